@@ -48,13 +48,13 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     notes = summary(spec, program, lowered(program, target), _WORDS)
     said = (f"{label if i == 0 else '':<11}{text}" for label, texts in notes for i, text in enumerate(texts))
     costs, (*_, c) = costs_of(kernel, spec), MATRICES[transposed]
-    head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
+    head = f"{kernel.name}: {spec.formula()}{spec.then()} ({spec.label()}) on {target.name}"
     head += ", computed as C^T = B^T * A^T" * transposed
     spec = spec.transposed() if transposed else spec
     parts = (
         [head, *said],
         _boxes(spec, schedule, c),
-        _owners(kernel, schedule),
+        _owners(kernel, spec, schedule),
         _ways(costs, schedule, transposed),
         _way_out(kernel),
         _registers(kernel, schedule, target, transposed),
@@ -74,8 +74,8 @@ def _boxes(spec: GemmSpec, schedule: Schedule, c: str) -> list[str]:
     """Group, sub-group and work-item, each drawn in the one before; `c` is what they compute."""
     rows, cols = schedule.tile
     work_items = schedule.group[0] * schedule.group[1]
-    block = _x(schedule.block_tile)
-    titles = [f"group: {block} of {c} by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
+    block = _part(spec, schedule.block_tile, c)
+    titles = [f"group: {block} by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.macro_kernel
         block = f"{tall * down}x{wide * across}"
@@ -83,11 +83,11 @@ def _boxes(spec: GemmSpec, schedule: Schedule, c: str) -> list[str]:
     lanes = schedule.sub_group
     if lanes is not None:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
-        block = f"{rows * tall}x{cols * wide}"
-        titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of {c} by {_count(lanes, 'lane')}")
+        block = _part(spec, (rows * tall, cols * wide), c)
+        titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} by {_count(lanes, 'lane')}")
     sums = schedule.vector if schedule.dot_product else 1
     held = _count(rows * cols * sums * spec.accumulator.size // REGISTER, "register")
-    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of {c} in {held}")
+    titles.append(f"{_one_of(work_items, 'work-item')}: {_part(spec, schedule.tile, c)} in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
     inner += [" ⋮"] if rows > 4 else []
     width = max(len(title) + 5 + 4 * i for i, title in enumerate(titles))
@@ -97,16 +97,25 @@ def _boxes(spec: GemmSpec, schedule: Schedule, c: str) -> list[str]:
     return lines
 
 
+def _part(spec: GemmSpec, shape: tuple[int, int], c: str) -> str:
+    """Sums of a product, which are C's elements; of a gated one two make one."""
+    if spec.gate is None:
+        return f"{_x(shape)} of {c}"
+    rows, cols = shape
+    return f"{rows}x{cols} of A * B ({rows}x{spec.columns(cols)} of {c})"
+
+
 def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
     inside = width - 4
     top = f"┌ {title} {'─' * (width - 4 - len(title))}┐"
     return [top, *(f"│ {line:<{inside}} │" for line in lines), f"└{'─' * (width - 2)}┘"]
 
 
-def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
+def _owners(kernel: Kernel, spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Which row and which column of the group's tile belongs to which work-item."""
     fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, EpilogueStore)).acc.fragment
-    block, axes = _x(schedule.block_tile), (fragment.rows, fragment.cols)
+    block = _x(schedule.block_tile) + " of A * B" * (spec.gate is not None)
+    axes = (fragment.rows, fragment.cols)
     rows, cols = axes[::-1] if schedule.operands_swapped else axes
     lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
     return [*lines, f"  rows:    {_runs(rows)}", f"  columns: {_runs(cols)}"]

@@ -8,6 +8,7 @@ from typing import Literal
 
 from gemmgen.backends.files import environment
 from gemmgen.backends.opencl_launcher import REQUIRED_SIZE
+from gemmgen.epilogue import odd_columns
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
@@ -154,6 +155,9 @@ def render_module(source: Source) -> str:
         parameters=_parameters(source),
         formula=_formula(source),
         reads_c=_reads(source),
+        columns=_columns(source.spec),
+        gate=source.spec.gate,
+        odd=odd_columns(source.spec.gate.short, "has {b.shape[1]}") if source.spec.gate else "",
         assumptions=_assumptions(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
@@ -179,7 +183,7 @@ def _operands(source: Source) -> tuple[_Operand, ...]:
     note = "" if _reads(source) == "always" else "; None allocates it"
     return (
         _Operand("a", "(m, k)", spec.a_order, False),
-        _Operand("b", "(k, n)", spec.b_order, False),
+        _Operand("b", "(k, n)" if spec.gate is None else f"(k, {spec.halves} * n)", spec.b_order, False),
         _Operand("c", "(m, n)", spec.c_order, True, note),
     )
 
@@ -202,7 +206,13 @@ def _parameters(source: Source) -> str:
 def _formula(source: Source) -> str:
     if source.operation == "transpose":
         return "B = transpose of A."
-    return f"{source.spec.formula('@')}."
+    made = "" if source.spec.gate is None else source.spec.then()
+    return f"{source.spec.formula('@')}{made}."
+
+
+def _columns(spec: GemmSpec) -> str:
+    """Columns of C, by those of B."""
+    return "b.shape[1]" if spec.gate is None else f"b.shape[1] // {spec.halves}"
 
 
 def _assumptions(spec: GemmSpec) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from gemmgen.backends.layout import lay_out
 from gemmgen.backends.opencl_launcher import HOST_TYPES
 from gemmgen.backends.text import computes
 from gemmgen.backends.vectors import PRECEDENCE
-from gemmgen.epilogue import OPERANDS, applied
+from gemmgen.epilogue import OPERANDS, UP, applied
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F64, DType
@@ -156,6 +156,7 @@ def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, 
     m, n, k = _shape(spec)
     alpha, beta = _factors(spec)
     stored = sorted({dtype.real or dtype for dtype in types.values()}, key=lambda dtype: dtype.name)
+    of_b = "p.n" if spec.gate is None else f"{spec.halves} * p.n"
     unit = 0.5**sums.digits * parts * (2 if (sums.real or sums) == F64 else 1)
     return {
         "name": source.name,
@@ -163,7 +164,7 @@ def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, 
         "batched": spec.batched,
         "parts": parts,
         "whole": not sums.is_float,
-        "flops": f"{spec.dtype.flops}.0",
+        "flops": f"{spec.dtype.flops * spec.halves}.0",
         "types": [_element(dtype) for dtype in stored],
         "small": any(dtype in SMALL for dtype in stored),
         "finite": F8_E4M3 in stored,
@@ -180,8 +181,9 @@ def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, 
         "assumptions": _assumptions(spec),
         "exact_factors": None if spec.epilogue else _exact_factors(spec),
         **_epilogue(spec, unit, printer),
+        "gate": spec.gate is not None,
         "a": _matrix(source, "a", spec.a_order, types["a"], ("p.m", "p.k"), ("i", "x")),
-        "b": _matrix(source, "b", spec.b_order, types["b"], ("p.k", "p.n"), ("x", "j")),
+        "b": _matrix(source, "b", spec.b_order, types["b"], ("p.k", of_b), ("x", "j")),
         "c": _matrix(source, "c", spec.c_order, types["c"], ("p.m", "p.n"), ("i", "j")),
     }
 
@@ -262,7 +264,12 @@ def _epilogue(spec: GemmSpec, unit: float, printer: CLike) -> Mapping[str, objec
     arrays = [name for name in spec.operands if OPERANDS[name].of == "c"]
     elements = {"n": "p.n", "m": "p.m", "mn": "p.stride_c * p.batch"}
     places = {"n": "(size_t)j", "m": "(size_t)i", "mn": "at"}
-    values = {"c": f"{spec.result}_at(before, at)", "row": "(double)i", "col": "(double)j"}
+    values = {
+        UP: "p->alpha[0] * sums[p->n + j]",
+        "c": f"{spec.result}_at(before, at)",
+        "row": "(double)i",
+        "col": "(double)j",
+    }
     values |= {name: f"{spec.result}_at({name}, {places[OPERANDS[name].axes]})" for name in arrays}
     given = {name: value for name, value in values.items() if name in used}
     return {
@@ -271,8 +278,8 @@ def _epilogue(spec: GemmSpec, unit: float, printer: CLike) -> Mapping[str, objec
         "names_c": spec.names_c,
         "taken": list(given),
         "given": list(given.items()),
-        "arguments": "".join(f", own_{name}" for name in given),
-        "sizes": "".join(f" + fabs(own_{name})" for name in given),
+        "arguments": "".join(f", own_{name}" for name in given if name != UP),
+        "sizes": "".join(f" + fabs(own_{name})" for name in given) + " + fabs(sum * own_up)" * (UP in given),
         "step_unit": repr(STEP_ROUNDINGS * unit),
     }
 
@@ -295,7 +302,7 @@ def _exact_factors(spec: GemmSpec) -> list[str] | None:
 
 def _assumptions(spec: GemmSpec) -> list[tuple[str, str]]:
     """What must not hold of sizes and factors, and what the kernel was made for instead."""
-    found = []
+    found = [] if spec.gate is None else [("p.n >= 1 << 30", "2 N columns of B that an int counts")]
     for axis, size, unit in zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True):
         if size is not None:
             found.append((f"p.{axis} != {size}", f"{axis.upper()} = {size}"))

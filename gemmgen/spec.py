@@ -564,8 +564,12 @@ class GemmSpec:
 
 def _gate_problems(functions: Sequence[Applied]) -> Iterator[str]:
     """Functions of two sums that others come before, or that take more than these."""
+    gates = [function for function in functions if function.is_gate]
     for place, function in enumerate(functions):
-        if function.is_gate and place:
+        if function.is_gate and function is not gates[0]:
+            first = gates[0].text
+            yield f"epilogue {function.text!r} takes two sums, as {first!r} does, but one function may: leave one out"
+        elif function.is_gate and place:
             yield f"epilogue {function.text!r} takes two sums, so it must be the first function: put it there"
         elif function.is_gate and (others := function.names - {"acc", UP}):
             named = ", ".join(sorted(others))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gemmgen.ir.instructions import WGMMA_COLS
 from gemmgen.ir.swizzle import LINES_BYTES
@@ -29,12 +29,18 @@ def gated_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.operands_swapped:
         yield f"{gate} takes two columns of B, which are rows where operands are swapped: leave out operands_swapped"
     if s.b.prepacked:
-        yield f"{gate} takes columns of both halves of B, which a packed B has elsewhere: leave out b.prepacked"
+        remedy = "use --method slm" if s.atom == "wgmma_3xtf32" else "leave out b.prepacked"
+        yield f"{gate} takes columns of both halves of B, which a packed B has elsewhere: {remedy}"
     if s.split_k > 1 or s.stream_k or s.sliced_k > 1 or s.lanes_along_k > 1:
         yield f"{gate} takes whole sums, but this schedule adds parts of K up: leave out split_k, stream_k and sliced_k"
     if s.by_warpgroups and s.warpgroups[1] > 1:
         yield f"{gate} takes two columns of one thread, but warpgroups beside one another share them: use group 64x4"
     yield from _halves(spec, s, gate)
+
+
+def may_be_packed(spec: GemmSpec, names: Iterable[str]) -> bool:
+    """Whether kernels before may lay out all of these operands, as remedies of other checks say."""
+    return spec.gate is None or "b" not in names
 
 
 def _halves(spec: GemmSpec, s: Schedule, gate: str) -> Iterator[str]:

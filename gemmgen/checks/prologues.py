@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.checks.gated import may_be_packed
 from gemmgen.epilogue import OPERANDS
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
@@ -17,9 +18,9 @@ def prologue_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             continue
         if operand.async_copy and not (s.by_warps and s.atom == "mma"):
             yield (
-                f"prologue_{name}, but {name}.async_copy fills local memory past the registers: set {name}.prepacked, "
-                "so "
-                f"that a kernel before applies it, or use a schedule without async_copy"
+                f"prologue_{name}, but {name}.async_copy fills local memory past the registers: "
+                + (f"set {name}.prepacked, so that a kernel before applies it, or " * may_be_packed(spec, name))
+                + "use a schedule without async_copy"
             )
         elif operand.block_read or operand.shuffle:
             before = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gemmgen.checks.gated import may_be_packed
 from gemmgen.checks.types import as_they_are, lacks, other_type
 from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR
 from gemmgen.ir.dtypes import FLOAT8, FLOAT16
@@ -39,7 +40,7 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in FLOAT16]
     yield from as_they_are(spec, s, but=made)
     yield from _registers(
-        s, [name for name, operand in (("a", s.a), ("b", s.b)) if name in made and not operand.prepacked]
+        spec, s, [name for name, operand in (("a", s.a), ("b", s.b)) if name in made and not operand.prepacked]
     )
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
@@ -53,15 +54,15 @@ def other_atom(spec: GemmSpec, s: Schedule, known: Iterable[Instruction]) -> str
     return other_type(f"atom {s.atom}", types, spec, f"atom {' or '.join(others)}")
 
 
-def _registers(s: Schedule, made: list[str]) -> Iterator[str]:
+def _registers(spec: GemmSpec, s: Schedule, made: list[str]) -> Iterator[str]:
     """What is made in registers waits there for its turn, beside the sums."""
     rows, cols = s.tile
     if made and rows * cols > MOST_SUMS:
         packed = " ".join(f"--set {name}.prepacked=true" for name in made)
         yield (
             f"tile {rows}x{cols} has {rows * cols} sums > {MOST_SUMS}, which leave no registers for "
-            f"{' and '.join(f'prologue_{name}' for name in made)}: use --tile 8x8 --group 16x16, or let a kernel "
-            f"before apply it ({packed})"
+            f"{' and '.join(f'prologue_{name}' for name in made)}: use --tile 8x8 --group 16x16"
+            + (f", or let a kernel before apply it ({packed})" if may_be_packed(spec, made) else "")
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from gemmgen.checks.gated import may_be_packed
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
 from gemmgen.checks.schedulers import joined_problems
 from gemmgen.checks.types import as_they_are, lacks
@@ -66,27 +67,29 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What TMA can't load in the order of the matrix."""
     by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.prepacked]
     for name in by_boxes:
+        packs, packed = may_be_packed(spec, name), f"(--set {name}.prepacked=true)"
         if spec.prologue(name) is not None and not is_held(s, name):
             yield (
-                f"prologue_{name}, but TMA loads go straight to shared memory with atom {s.atom}: let a kernel before "
-                f"apply it (--set {name}.prepacked=true)"
+                f"prologue_{name}, but TMA loads go straight to shared memory with atom {s.atom}: "
+                + (f"let a kernel before apply it {packed}" if packs else "use --method slm")
             )
         elif spec.element(name).pairs and not is_held(s, name):
             yield (
-                f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: let a kernel before "
-                f"take pairs apart (--set {name}.prepacked=true)"
+                f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: "
+                + (f"let a kernel before take pairs apart {packed}" if packs else "use --method slm")
             )
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
-        yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
+        remedy = f"let it ({packed})" if may_be_packed(spec, by_boxes) else "use --method slm"
+        yield f"atom {s.atom} multiplies what a kernel before takes apart: {remedy}"
     torn = [name for name in by_boxes if spec.ld_unit(name) * spec.element(name).size % ALIGNMENT]
     if torn:
         unit = ALIGNMENT // min(spec.element(name).size for name in torn)
         packed = " ".join(f"--set {name}.prepacked=true" for name in torn)
         yield (
             f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
-            f"multiples of {spec.ld_units}: pass --ld-multiple {unit}, or let a kernel before lay them out "
-            f"({packed})"
+            f"multiples of {spec.ld_units}: pass --ld-multiple {unit}"
+            + (f", or let a kernel before lay them out ({packed})" if may_be_packed(spec, torn) else "")
         )
 
 
@@ -203,8 +206,8 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
                 )
                 continue
             yield (
-                f"atom {s.atom} multiplies lines along K, but {name} is {found}-major: store it {wanted}-major, or let "
-                f"a kernel before turn it ({remedy})"
+                f"atom {s.atom} multiplies lines along K, but {name} is {found}-major: store it {wanted}-major"
+                + (f", or let a kernel before turn it ({remedy})" if may_be_packed(spec, name) else "")
             )
 
 

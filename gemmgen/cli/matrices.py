@@ -10,7 +10,7 @@ from typing import BinaryIO, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, odd_columns
 from gemmgen.errors import UserError, attempt
 from gemmgen.ir.dtypes import I8, MATRIX_DTYPES, STORED, DType
 from gemmgen.ir.numeric import in_pairs, numpy_dtype
@@ -26,17 +26,22 @@ _DEFAULT_SIZE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A, B, the arrays of prologues and an epilogue by name, and C if the kernel reads it."""
+    """A, B, the arrays of prologues and an epilogue by name, and C if the kernel reads it.
+
+    Attributes:
+        halves: columns of B for each column of C, as the spec has it.
+    """
 
     a: Matrix
     b: Matrix
     c: Matrix | None
     operands: Mapping[str, Matrix] = field(default_factory=dict)
+    halves: int = 1
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """M, N, K of the product: N is columns of B."""
-        return self.a.shape[-2], self.b.shape[-1], self.a.shape[-1]
+        """M, N, K of the product: N is columns of C."""
+        return self.a.shape[-2], self.b.shape[-1] // self.halves, self.a.shape[-1]
 
     @property
     def count(self) -> int:
@@ -54,7 +59,7 @@ class Matrices:
             for name in spec.operands
         }
         operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
-        return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
+        return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands, spec.halves)
 
     def stored(self, spec: GemmSpec) -> Self:
         """The same as kernels take them: two elements of int4 a byte."""
@@ -90,7 +95,10 @@ def load_or_random(
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
     columns = spec.columns(b.shape[-1]) if b is not None else None
-    n = _agree("N", problems, {"-N": known.n, "the columns of --b": columns})
+    if b is not None and spec.gate is not None and b.shape[-1] % spec.halves:
+        problems.append(f"--b {b_file}: {odd_columns(spec.gate.short, f'has {b.shape[-1]}')}")
+    whose = "the columns of --b" if spec.gate is None else "half the columns of --b"
+    n = _agree("N", problems, {"-N": known.n, whose: columns})
     k = _agree(
         "K",
         problems,
@@ -118,7 +126,7 @@ def load_or_random(
     shapes |= {name: (*batch, *shape) for name, shape in shapes.items() if len(shape) == 2}
     names = dict.fromkeys(name for other in specs for name in other.operands)
     drawn = {name: _random(rng, spec.operand(name), shapes[name]) for name in names}
-    return Matrices(a, b, c, drawn)
+    return Matrices(a, b, c, drawn, spec.halves)
 
 
 def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:

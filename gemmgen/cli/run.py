@@ -325,7 +325,7 @@ def _checked(plan: Plan, spec: GemmSpec, schedule: Schedule, data: Matrices, res
 
 def _flops(data: Matrices, of_fma: int) -> int:
     m, n, k = data.sizes
-    return of_fma * m * n * k * data.count
+    return of_fma * m * n * data.halves * k * data.count
 
 
 def _iterate(plan: Plan, flops_of_fma: int, data: Matrices, once: Once) -> tuple[Matrix, list[int]]:

@@ -82,7 +82,8 @@ def tune(
     """Measure schedules for sizes on a device, and keep them: gemm and the commands then take the fastest.
 
     Every result is checked before its time counts. Ctrl-C loses nothing that was measured, and the same command goes
-    on. What is kept, `gemmgen tuned` shows. Exit code 1 if a result was wrong, 130 after Ctrl-C.
+    on. What is kept, `gemmgen tuned` shows. Exit code 1 if a result was wrong or every schedule of a size
+    failed, 130 after Ctrl-C.
     """
     from gemmgen.tuning.records import Store
     from gemmgen.tuning.study import require_optuna
@@ -108,9 +109,9 @@ def tune(
         runner.close()
     if products or as_json:
         _report(found, place, as_json)
-    if wrong := [text for progress in found for text in progress.wrong]:
-        complain(wrong)
-    raise typer.Exit(INTERRUPTED if stopped else 1 if wrong else 0)
+    if faults := [text for progress in found for text in progress.wrong or filter(None, [progress.fault])]:
+        complain(faults)
+    raise typer.Exit(INTERRUPTED if stopped else 1 if faults else 0)
 
 
 def _texts(
@@ -381,8 +382,8 @@ def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
             "product": str(progress.product),
             "measured": progress.trials,
             "failed": progress.failed,
-            "untuned_ms": progress.untuned * 1e3,
-            "best_ms": progress.best * 1e3,
+            "untuned_ms": progress.untuned * 1e3 or None,
+            "best_ms": progress.best * 1e3 or None,
             "schedule": None if progress.schedule is None else kernel_name(progress.schedule, progress.product.spec),
         }
         for progress in found

@@ -112,7 +112,7 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
         return drawn.astype(numpy_dtype(dtype))
 
     batch = (products,) if spec.batched else ()
-    a, b = draw(spec.element("a"), *batch, m, k), draw(spec.element("b"), *batch, k, n)
+    a, b = draw(spec.element("a"), *batch, m, k), draw(spec.element("b"), *batch, k, n * spec.halves)
     reads = spec.names_c or bool(spec.beta)
     result = numpy_dtype(spec.result)
     c = draw(spec.result, *batch, m, n) if reads else np.full((*batch, m, n), poison(result), result)

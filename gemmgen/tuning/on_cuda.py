@@ -200,7 +200,7 @@ def matrices_of(
     assert isinstance(spec, GemmSpec)
     m, n, k = shape
     batch = (products,) if spec.batched else ()
-    size = products * ((m * k + k * n) * spec.dtype.size + m * n * spec.result.size)
+    size = products * ((m * k + k * n * spec.halves) * spec.dtype.size + m * n * spec.result.size)
     sets = min(MOST_SETS, max(1, ceil(ROTATED * info_of(number).l2_bytes / size)))
     cupy.get_default_memory_pool().free_all_blocks()
     if problem is not None:

@@ -99,6 +99,7 @@ class Progress:
         trials: schedules that were measured, or given up while they ran.
         untuned, best: seconds of the untuned choice and of the best so far; 0 before there are any.
         wrong: schedules whose result was wrong, with what was wrong.
+        problem: why the first schedule failed that did; empty where none has.
     """
 
     product: Product
@@ -108,6 +109,15 @@ class Progress:
     best: float = 0.0
     schedule: Schedule | None = None
     wrong: list[str] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no time of the product, where every schedule has failed."""
+        if self.best or not self.problem:
+            return None
+        tried = "1 schedule was" if self.failed == 1 else f"{self.failed} schedules were"
+        return f"{self.product}: {tried} tried, and none has a time; the first: {self.problem}"
 
 
 def require_optuna() -> None:
@@ -281,6 +291,7 @@ class Search:
         progress.trials += 1
         if outcome.problem is not None:
             progress.failed += 1
+            progress.problem = progress.problem or f"{kernel_name(job.schedule, job.spec)}: {outcome.problem}"
             if outcome.problem.startswith("wrong result"):
                 progress.wrong.append(f"{kernel_name(job.schedule, job.spec)}: {outcome.problem}")
         else:

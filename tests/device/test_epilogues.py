@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import gemmgen
 from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import I8
+from gemmgen.module import render_module
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
@@ -120,6 +124,27 @@ def test_gates(device: DeviceInfo, name: str, order: Order, rng: np.random.Gener
     assert np.array_equal(exact(a, b), (a @ b)[:, :21] * 1024 + (a @ b)[:, 21:])
     with pytest.raises(gemmgen.SpecError, match="takes two halves of b's columns, but b is 8x41"):
         exact(a, np.asarray(b[:, :41], order="C" if order == "row" else "F"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_modules_of_gates(device: DeviceInfo, order: Order, rng: np.random.Generator) -> None:
+    """C has half as many columns as B; the module took it to have as many."""
+    import pyopencl as cl
+
+    spec = GemmSpec(b_order=order, epilogue=("swiglu",))
+    module: dict[str, Callable[..., NDArray[np.float32]]] = {}
+    exec(render_module(driver.emit(spec, candidates.load("smem_8x8").schedule)), module)
+    context = cl.Context([device.handle])
+    smem_8x8, queue = module["smem_8x8"], cl.CommandQueue(context)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size)
+        data.check(smem_8x8(data.problem.a, data.problem.b, queue=queue))
+    a, b = np.ones((37, 43), np.float32), np.ones((43, 81), np.float32)
+    with pytest.raises(ValueError, match="swiglu takes two halves of b's columns, but b has 81: pass an even number"):
+        smem_8x8(a, b, queue=queue)
+    with pytest.raises(ValueError, match=re.escape("b has shape (42, 80), not (43, 80)")):
+        smem_8x8(a, b[1:, 1:], queue=queue)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -64,8 +64,9 @@ def record(device: DeviceInfo, checked: bool = True, seconds: float = 1e-6) -> M
         GemmSpec(dtype="float64", a_order="col", c_order="col"),
         GemmSpec(batched=True),
         GemmSpec(epilogue=("bias", "gelu")),
+        GemmSpec(epilogue=("swiglu", "bias")),
     ],
-    ids=GemmSpec.label,
+    ids=lambda spec: spec.label() + spec.then(),
 )
 def test_what_is_right_has_a_time(device: DeviceInfo, spec: GemmSpec) -> None:
     outcome = measure.measure(job(device, spec=spec))

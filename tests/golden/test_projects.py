@@ -144,6 +144,12 @@ PRODUCTS: Mapping[str, tuple[str, GemmSpec, tuple[str, ...]]] = {
         GemmSpec(epilogue=("bias", "row_scale", "residual", "gelu", "expr: acc + 0.5 * c - 0.01 * col")),
         ("1.5", "0"),
     ),
+    "a gate": ("smem_8x8", GemmSpec(epilogue=("swiglu", "bias", "residual")), ("1.5", "0")),
+    "a gate of a batch": (
+        "tile_8x8",
+        GemmSpec(b_order="col", batched=True, epilogue=("expr: acc * max(up, 0)",)),
+        ("-2", "0", "2"),
+    ),
     "an epilogue of a batch": ("naive", GemmSpec(dtype=F16, batched=True, epilogue=("scale", "clamp(0, 6)")), ()),
 }
 #: Sizes that no tile divides, and one element.
@@ -312,7 +318,7 @@ def test_cmake_builds_and_tests_it(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "an epilogue"])
+@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "an epilogue", "a gate"])
 def test_cuda_project_compiles(product: str, tmp_path: Path) -> None:
     name = files_of(product, tmp_path, "cuda")
     warnings = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror")
@@ -335,7 +341,7 @@ def test_cuda_program_calls_the_launcher_as_it_is(name: str, tmp_path: Path) -> 
     assert not re.findall(r"main\.cu[:(]\d+.*(?:warning|error).*", made.stderr)
 
 
-@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "bfloat16", "int8", "a gate"])
 def test_hip_project(product: str, tmp_path: Path) -> None:
     """Kernel and program compile, each by itself: no ROCm is here to link them, nor a GPU to run them."""
     preset, spec, _ = PRODUCTS[product]

@@ -165,6 +165,39 @@ def test_run_real_matrices(tmp_path: Path) -> None:
     assert "built" in printed("run", "-k", "naive", "-i", "0")
 
 
+@pytest.mark.parametrize("batch", [(), ("--batch", "3", "--epilogue", "residual")])
+@pytest.mark.parametrize("preset", ["smem_8x8", "tile_8x8"])
+def test_run_a_gate(preset: str, batch: tuple[str, ...]) -> None:
+    """B has twice as many columns as C; run took it to have as many."""
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    sizes = "-M 37 -N 41 -K 43".split()
+    text = printed("run", "-k", preset, *sizes, "-i", "1", "-v", "--epilogue", "swiglu", *batch)
+    assert "37 x 41 x 43" in text
+    assert "validation passed" in text
+
+
+def test_run_a_gate_of_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (33, 17)).astype(np.float32), rng.uniform(-1, 1, (17, 42)).astype(np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    np.save(tmp_path / "odd.npy", b[:, 1:])
+    line = ("run", "-k", "smem_8x8", "--epilogue", "swiglu", "-i", "1", "-v", "--a", tmp_path / "a.npy", "--b")
+    (told,) = json.loads(printed(*line, tmp_path / "b.npy", "-o", tmp_path / "c.npy", "--json"))["kernels"]
+    assert (told["m"], told["n"], told["k"]) == (33, 21, 17)
+    assert told["gflops"] * told["best_milliseconds"] * 1e6 == pytest.approx(2 * 33 * 42 * 17)
+    acc, up = np.hsplit(a.astype(np.float64) @ b, 2)
+    np.testing.assert_allclose(np.load(tmp_path / "c.npy"), acc / (1 + np.exp(-acc)) * up, rtol=1e-3, atol=1e-4)
+    text = refused(*line, tmp_path / "odd.npy", "-N", "41")
+    assert "odd.npy: swiglu takes two halves of b's columns, but b has 41: pass an even number" in text
+    assert "N is 41 by -N, 20 by half the columns of --b" in text
+
+
 def test_a_time_is_that_of_all_kernels() -> None:
     """Of split-K the kernel that multiplies takes most of it, and runs before the one that adds up."""
     pytest.importorskip("pyopencl")

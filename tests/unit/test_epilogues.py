@@ -355,7 +355,10 @@ def test_a_gate_makes_one_column_of_two() -> None:
 def test_what_a_gate_does_not_go_with() -> None:
     for epilogue, fields, words in (
         (("bias", "swiglu"), {}, "'swiglu' takes two sums, so it must be the first function: put it there"),
-        (("swiglu", "expr: acc + up"), {}, "'expr: acc + up' takes two sums, so it must be the first function"),
+        (("swiglu", "expr: acc + up"), {}, "'expr: acc + up' takes two sums, as 'swiglu' does, but one function may"),
+        (("swiglu", "swiglu"), {}, "'swiglu' takes two sums, as 'swiglu' does, but one function may: leave one out"),
+        (("bias", "swiglu", "geglu"), {}, "'swiglu' takes two sums, so it must be the first function: put it there"),
+        (("bias", "swiglu", "geglu"), {}, "'geglu' takes two sums, as 'swiglu' does, but one function may: leave one"),
         (("expr: acc * up + row + bias",), {}, "takes bias, row beside acc and up: use another function after it"),
         (("swiglu",), {"beta": 1}, "beta = 1, but swiglu makes C anew: fold 0, and add a matrix by residual after it"),
         (("swiglu",), {"alpha": 0}, "alpha = 0 leaves no sums to swiglu"),
@@ -363,6 +366,30 @@ def test_what_a_gate_does_not_go_with() -> None:
         (("swiglu",), {"b_dtype": I8, "prologue_b": "b * b_scale"}, "prologue_b takes b_scale of each column of C"),
     ):
         assert any(words in problem for problem in problems(*epilogue, **fields)), (epilogue, fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--method wgmma_tf32", ("pass --ld-multiple 4\n", "b is row-major: store it col-major\n")),
+        ("--method wgmma_3xtf32 --ld-multiple 4 --layout row,col", ("a packed B has elsewhere: use --method slm\n",)),
+        ("--method wgmma_tf32 --ld-multiple 4 --layout row,col --prologue-b b*2", ("wgmma_tf32: use --method slm\n",)),
+        (
+            "--preset async_8x8_16x16 --ld-multiple 4 --prologue-b b*2",
+            ("past the registers: use a schedule without async_copy\n",),
+        ),
+        (
+            "--method mma --dtype bfloat16 --tile 8x16 --prologue-b b*2",
+            ("prologue_b: use --tile 8x8 --group 16x16\n",),
+        ),
+    ],
+)
+def test_no_remedy_packs_the_b_of_a_gate(line: str, said: tuple[str, ...]) -> None:
+    """A gate refuses that, too."""
+    text = refused("emit", "--backend", "cuda", "--target", "sm_90a", *line.split(), "--epilogue", "swiglu")
+    for words in said:
+        assert words in text
+    assert "b.prepacked" not in text
 
 
 def test_more_columns_than_indices_reach_are_refused() -> None:
@@ -378,6 +405,16 @@ def test_launchers_of_gates_refuse_more_columns_than_an_int_counts() -> None:
     for spec, refuses in ((GemmSpec(epilogue=("swiglu",)), True), (GemmSpec(epilogue=("silu",)), False)):
         cuda, header = driver.emit(spec, schedule, "cuda"), driver.emit(spec, schedule, "opencl", form="header")
         assert ["if (k < 0 || n >= 1 << 30" in x.text for x in (cuda, header)] == [refuses] * 2
+
+
+@pytest.mark.parametrize("backend", ["opencl", "cuda"])
+def test_modules_of_gates_halve_the_columns_of_b(backend: str) -> None:
+    """They took C to have as many, and read past B."""
+    text = render_module(driver.emit(GemmSpec(epilogue=("swiglu",)), candidates.load("smem_8x8").schedule, backend))
+    compile(text, "gate.py", "exec")
+    for line in ("(m, k), n = a.shape, b.shape[1] // 2", "if b.shape[1] % 2:", "if b.shape != (k, 2 * n):"):
+        assert f"    {line}\n" in text
+    assert '"""C = alpha * A @ B, then swiglu.' in text
 
 
 def test_every_gate_is_the_same_in_two() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gemmgen import candidates, driver
@@ -73,6 +75,24 @@ def test_flops_per_byte_by_hand() -> None:
 def test_registers_that_are_there_at_once(name: str, said: str) -> None:
     preset = candidates.load(name)
     assert said in explain(preset.spec, preset.schedule, driver.default_target(preset.spec, preset.schedule, "cuda"))
+
+
+def test_a_gate_makes_half_as_many_columns_of_c() -> None:
+    """The picture said that sums were C's elements, and nothing of the gate."""
+    spec, smem_8x8 = GemmSpec(epilogue=("swiglu",)), candidates.load("smem_8x8").schedule
+    text = explain(spec, smem_8x8, INTEL)
+    for part in (
+        "smem_8x8: C = alpha * A * B, then swiglu (float32) on intel",
+        "128x64 of C per group, 8x4 per work-item",
+        "group: 128x128 of A * B (128x64 of C) by 16x16 = 256 work-items",
+        "one of 256 work-items: 8x8 of A * B (8x4 of C) in 64 registers",
+        "who owns which part of the group's 128x128 of A * B (n:",
+    ):
+        assert part in text
+    wgmma = candidates.load("wgmma_128x256_s4")
+    text = explain(replace(wgmma.spec, epilogue=("swiglu",)), wgmma.schedule, TARGETS["sm_90a"])
+    assert text.count("b_shared: 32 elements (2 TMA tiles, by one work-item for all)") == 2
+    assert "group: 128x128 of C by" in explain(GemmSpec(), smem_8x8, INTEL)
 
 
 def test_what_cannot_run_is_not_drawn() -> None:

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import mean
 
 import pytest
+import typer
 
 from gemmgen import GemmSpec
+from gemmgen.cli import tune as command
 from gemmgen.ir.target import CPU_PRIVATE_BYTES, TARGETS
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.tuning.device import DeviceKey
@@ -150,6 +153,37 @@ def test_a_wrong_result_has_no_time(tmp_path: Path) -> None:
     assert (progress.failed, len(progress.wrong)) == (5, 5)
     kept = {line.measurement().schedule for line in store.read(place().key).lines}
     assert kept == set(replay.asked[::2])
+
+
+class _Failing(Replay):
+    """No schedule can be measured."""
+
+    def run(self, jobs):  # type: ignore[no-untyped-def]
+        for index, _ in super().run(jobs):
+            yield index, Outcome(problem=f"refused {len(self.asked)}: use another")
+
+
+def test_where_every_schedule_fails_the_first_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command said nothing, and that it had succeeded."""
+    replay, shape = _Failing.of_records(table().lines), "x".join(map(str, PRODUCT.shape))
+    progress = Search(replay, place(), PRODUCT, only=list(replay.times)).run(600, 3)
+    said = f"{shape} float32: 3 schedules were tried, and none has a time; the first: "
+    assert progress.fault is not None
+    assert progress.fault.startswith(said) and progress.fault.endswith(": refused 1: use another")
+    assert searched("prior", 0, 3)[1].fault is None
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(command, "_place", lambda *_: place())
+    monkeypatch.setattr(command, "_runner", lambda *_: _Failing({}))
+    with pytest.raises(typer.Exit) as ended:
+        command.tune(shapes=shape, minutes=0.01, as_json=True)
+    out, err = capsys.readouterr()
+    assert ended.value.exit_code == 1
+    assert "and none has a time; the first: " in err and ": refused 1: use another" in err
+    (row,) = json.loads(out)["tuned"]
+    assert row["failed"] > 0 and row["untuned_ms"] is row["best_ms"] is row["schedule"] is None
 
 
 def test_a_comparison_decides() -> None:

@@ -49,12 +49,32 @@ distance dot erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod fr
 isfinite isinf isnan ldexp length lgamma log log10 log1p log2 logb mad mad24 mad_hi mad_sat max min mix modf mul24
 mul_hi nan nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate round rsqrt
 select sign signbit sin sincos sinh sinpi smoothstep sqrt step sub_sat tan tanh tanpi tgamma trunc upsample
+canonicalize drem erfcinv erfcx erfinv fadd fdiv fdivide ffma finite fmul fromfp fromfpx fsqrt fsub gamma getpayload
+j0 j1 jn llogb llrint llround lrint lround nearbyint nextdown nexttoward nextup norm norm3d norm4d normcdf normcdfinv
+rcbrt rhypot rnorm rnorm3d rnorm4d roundeven scalb scalbln scalbn significand totalorder ufromfp ufromfpx y0 y1 yn
 """
-_RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
+#: What the headers of C's library declare that CUDA's headers include, and the macros of gcc for its systems.
+_LIBRARY = """
+abort aligned_alloc alloca asctime asprintf atexit atof atoi atol atoll bcmp bcopy bsearch bzero calloc clearerr ctime
+daylight difftime div dprintf errno exit fclose fdopen feof ferror fflush ffs ffsl ffsll fgetc fgetpos fgets fileno
+fopen fprintf fputc fputs fread free freopen fscanf fseek fsetpos ftell fwrite getc getchar getdelim getenv getline
+gmtime index isalnum isalpha isascii isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit
+labs ldiv linux llabs lldiv localtime malloc mblen mbstowcs mbtowc memccpy memchr memcmp memcpy memmove memset mktime
+nanosleep pclose perror popen putc putchar puts qsort quick_exit rand random realloc remove rename rewind rindex scanf
+setbuf setenv setvbuf snprintf sprintf srand srandom sscanf stderr stdin stdout strcasecmp strcat strchr strcmp
+strcoll strcpy strcspn strdup strerror strftime strlen strncasecmp strncat strncmp strncpy strndup strnlen strpbrk
+strrchr strsep strspn strstr strtod strtof strtok strtol strtold strtoll strtoul strtoull strxfrm swab system time
+timezone tmpfile tmpnam toascii tolower toupper tzname tzset ungetc unix vfprintf vfscanf vprintf vscanf vsnprintf
+vsprintf vsscanf wcstombs wctomb BUFSIZ EOF EXIT_FAILURE EXIT_SUCCESS FILE FILENAME_MAX FOPEN_MAX RAND_MAX SEEK_CUR
+SEEK_END SEEK_SET TMP_MAX
+"""
+#: Functions on float and long double end in these.
+_OF_MATH = (f"{name}{letter}" for name in _MATH.split() for letter in "fl")
+_RESERVED = frozenset((*f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH} {_LIBRARY}".split(), *_OF_MATH))
 #: Families of built-ins and of macros, what the standards keep for the implementation, and the functions and macros
 #: that emitted files define for themselves. Compiled where a name is first asked about, not at every start.
 _FAMILIES = (
-    r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
+    r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(1|2|3|4|8|16)|u?int\w*_t|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
     r"|nibble|from_int8|and_xor|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"

@@ -580,8 +580,12 @@ def _times(name: str, folded: complex | None) -> str | None:
     """What stands before a factor's term; None where there is no term then."""
     if folded == 0:
         return None
-    value = name if folded is None else f"({folded:g})" if type(folded) is complex else f"{folded:g}"
-    return "" if folded == 1 else f"{value} * "
+    if folded is None:
+        return f"{name} * "
+    value = f"{folded:g}"
+    if complex(value) != folded:
+        value = repr(folded).strip("()")  # all digits
+    return "" if folded == 1 else f"({value}) * " if type(folded) is complex else f"{value} * "
 
 
 def parse_dtype(given: object, key: str = "dtype") -> DType:

@@ -49,12 +49,13 @@ SPEC_TEXTS = tuple(SpecTexts.__annotations__)
 #: Fields of a spec in the order in which they are set, so that what is wrong with some hides nothing of the others.
 _STEPS = (
     (
-        *("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta"),
+        *("m", "n", "k", "dtype", "a_order", "b_order", "c_order"),
         *("multiple_of", "ld_multiple", "c_dtype"),
     ),
     ("batched", "listed", "wide", "emulate", "grouped", "allow_tf32"),
     ("conj_a", "conj_b", "a_dtype", "b_dtype"),
     ("epilogue",),
+    ("alpha", "beta"),  # of an epilogue, 0 and 1 change C
     ("prologue_a", "prologue_b"),
 )
 
@@ -118,7 +119,8 @@ def _grouped(text: str) -> str:
 
 def _size(axis: str, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) < 2**31 - 1024:
-        raise SpecError(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
+        shown = text if re.fullmatch(r"-?[0-9]+", text) else repr(text)
+        raise SpecError(f"{axis} = {shown} is no size: give a whole number from 1 to {2**31 - 1025}")
     return int(text)
 
 
@@ -131,15 +133,20 @@ def _conjugated(text: str) -> tuple[bool, bool]:
 
 def _factor(key: str, sums: DType, text: str) -> complex:
     try:
-        value = complex(text.strip())
+        value: complex = complex(text.strip())
     except ValueError:
         other = " or 1+2j" if sums.real is not None else ""
         raise SpecError(
             f"{key} = {text!r} is not a number: give one such as 1 or 0.5{other}, or leave it out"
         ) from None
-    parts = abs(value.real), abs(value.imag)
-    if any(sums.largest < part < math.inf for part in parts):
-        raise SpecError(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
+    if not sums.is_float and re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+        value = int(text)  # floats lose the last digits of large ones
+    most = f"{sums.largest:g}" if sums.is_float else f"{sums.largest}"
+    for part in (value.real, value.imag):
+        if sums.largest < part < math.inf:
+            raise SpecError(f"{key} = {text} > {most}, the largest factor of {sums}: give a smaller one")
+        if -math.inf < part < -sums.largest:
+            raise SpecError(f"{key} = {text} < -{most}, the smallest factor of {sums}: give a larger one")
     return value if "j" in text.lower() else value.real
 
 

@@ -45,6 +45,7 @@ def test_factors_and_conjugates_as_they_are_written() -> None:
     spec = build_spec(dtype="complex64", alpha="1+2j", beta="2", conj="ab")
     assert (spec.alpha, spec.beta, spec.conj) == (1 + 2j, 2, (True, True))
     assert spec.formula() == "C = (1+2j) * conj(A) * conj(B) + 2 * C"
+    assert GemmSpec(dtype=C128, alpha=0.1234567890123 + 2j).formula().startswith("C = (0.1234567890123+2j) * A * B")
     document = read_document('tile = "2x2"\n[spec]\ndtype = "complex128"\nconj_b = true\nbeta = "1j"', "here")
     assert (document.spec.dtype, document.spec.conj, document.spec.beta) == (C128, (False, True), 1j)
     assert build_spec(conj="a", base=document.spec).conj == (True, False)
@@ -60,7 +61,7 @@ def test_real_elements_have_no_conjugates() -> None:
     ("options", "problem"),
     [
         ({"alpha": "1+2j"}, "alpha = 1+2j is complex, but sums are float32: use a real one, or complex64"),
-        ({"dtype": "complex64", "alpha": "1e39j"}, "alpha = 1e39j > 3.40282e+38, the largest number of complex64"),
+        ({"dtype": "complex64", "alpha": "1e39j"}, "alpha = 1e39j > 3.40282e+38, the largest factor of complex64"),
         ({"dtype": "complex64", "beta": "2i"}, "give one such as 1 or 0.5 or 1+2j"),
         ({"dtype": "complex64", "c_dtype": "float32"}, "no type of C where A and B are complex64: use complex64"),
         ({"conj": "c"}, "conj 'c' names no matrices: give a, b or ab"),

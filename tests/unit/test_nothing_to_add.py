@@ -15,6 +15,7 @@ from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import idle_without
 from gemmgen.ir.target import TARGETS
 from gemmgen.module import render_module
+from gemmgen.options import build_spec
 from gemmgen.spec import GemmSpec
 from tests.support.tools import nvcc
 
@@ -91,6 +92,13 @@ def test_what_leaves_nothing_to_do_is_refused() -> None:
         GemmSpec(alpha=0.0, beta=1.0)
     with pytest.raises(SpecError, match="alpha = 0 leaves no product to explain"):
         explain(GemmSpec(alpha=0.0), NAIVE, TARGETS["intel"])
+
+
+def test_an_epilogue_of_c_alone_is_something_to_do() -> None:
+    spec = build_spec(alpha="0", beta="1", epilogue=["relu"])
+    assert "< 0.0f ? 0.0f : " in driver.emit(spec, NAIVE).text
+    with pytest.raises(SpecError, match="leave C as it is"):
+        build_spec(alpha="0", beta="1")
 
 
 def test_alpha_of_zero_is_a_kernel_of_c_alone() -> None:

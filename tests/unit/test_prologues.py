@@ -39,6 +39,15 @@ def problems(**fields: object) -> tuple[str, ...]:
     return caught.value.problems
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("made", [{"prologue_a": "a - a_zero"}, {"prologue_b": "b - b_zero_32"}], ids=str)
+def test_every_language_converts_zero_points_to_wide_types(made: dict[str, str], dtype: str, backend: str) -> None:
+    text = driver.emit(GemmSpec(dtype=dtype, **made), NAIVE, backend).text  # type: ignore[arg-type]
+    if backend == "opencl":
+        assert {"float64": "convert_double(", "int64": "convert_long("}[dtype] in text
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -56,8 +56,14 @@ def test_sums_and_results() -> None:
         ("float16", "bfloat16", None, "use float16 or float32"),
         ("int8", "int8", None, "c_dtype int8 is no type of C where A and B are int8: use int32"),
         ("int8", None, "0.5", "alpha = 0.5 is no whole number, but sums are int32"),
-        ("int8", None, "3e9", "the largest number of int32"),
-        ("float16", None, "1e39", "the largest number of float32"),
+        ("int8", None, "3e9", "3e9 > 2147483647, the largest factor of int32: give a smaller one"),
+        ("float16", None, "1e39", "1e39 > 3.40282e+38, the largest factor of float32"),
+        (
+            "int32",
+            None,
+            "-2147483648",
+            "alpha = -2147483648 < -2147483647, the smallest factor of int32",
+        ),
         ("complex32", None, None, "dtype 'complex32' does not exist: did you mean complex"),
         ("float32", "int4", None, "c_dtype 'int4' does not exist: did you mean int"),
     ],
@@ -78,6 +84,21 @@ def test_every_problem_at_once() -> None:
 
 def test_large_factors_of_doubles_can_be_folded() -> None:
     assert build_spec(dtype="float64", alpha="1e300").alpha == 1e300
+
+
+@pytest.mark.parametrize("key", ["alpha", "beta"])
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
+def test_folded_factors_keep_all_digits_of_whole_numbers(key: str, value: int) -> None:
+    spec = build_spec(dtype="int64", **{key: str(value)})  # type: ignore[arg-type]
+    text = driver.emit(spec, candidates.load("naive").schedule).text
+    assert f"{value}L * " in text or f" * {value}L" in text
+    assert f"{value} * " in text.splitlines()[0]
+
+
+def test_head_comments_have_all_digits_of_factors() -> None:
+    assert build_spec(dtype="int32", alpha="123456789").formula() == "C = 123456789 * A * B + beta * C"
+    assert build_spec(dtype="float64", beta="0.1234567890123").formula() == "C = alpha * A * B + 0.1234567890123 * C"
+    assert build_spec(alpha="0.1", beta="1e30").formula() == "C = 0.1 * A * B + 1e+30 * C"
 
 
 def test_toml_says_types() -> None:

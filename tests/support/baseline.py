@@ -73,10 +73,10 @@ def made(preset: str, compiler: str) -> list[Job | Failure]:
 
 def fingerprint(kernels: Sequence[Job | Failure]) -> str:
     """Stands for what figures are made from, but for the tools: the same code, read by the same reader, has the same
-    figures, so that none need be compiled to know them.
+    figures, so that none need be compiled to know them. How a refusal is worded makes no difference.
     """
     chips = [(kernel.machine.target, kernel.machine.device, kernel.machine.platform) for kernel in kernels]
-    asked = [k.problems if isinstance(k, Failure) else _code(k.source) for k in kernels]
+    asked = [None if isinstance(k, Failure) else _code(k.source) for k in kernels]
     return hashlib.sha256(f"{_reader()} {chips} {asked}".encode()).hexdigest()[:16]
 
 

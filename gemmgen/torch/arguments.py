@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -36,24 +36,30 @@ def taken(
 
     Raises: SpecError, DtypeError with every problem.
     """
+    alpha, beta = factors
+    if epilogue is None and dtype is None and _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values()):
+        return alpha, beta, None, None
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
     are_texts = functions is None or (type(functions) in (list, tuple) and set(map(type, functions)) <= {str})
-    are_plain = _is_plain(factors[0]) and _is_plain(factors[1]) and set(map(type, flags.values())) == {bool}
+    are_plain = _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values())
     if are_texts and are_plain and (dtype is None or isinstance(dtype, torch.dtype)):
-        return *factors, functions, dtype
+        return alpha, beta, functions, dtype
     problems, of_types = flag_problems(flags), list[str]()
     factor_problems(factors, has_c, problems)
     extra = attempt(problems, Extra.of, functions, (None, None), {}, (False, False))
     result = dtype if dtype is None or isinstance(dtype, torch.dtype) else _type_of(dtype, of_types)
     if problems or of_types or extra is None:
         raise (DtypeError if of_types else SpecError)([*problems, *of_types])
-    alpha, beta = map(_number, factors)
-    return alpha, beta, list(extra.epilogue) or None, result
+    return _number(alpha), _number(beta), list(extra.epilogue) or None, result
 
 
 def _is_plain(factor: object) -> bool:
     """Whether the dispatcher takes a factor as it is."""
     return -_MOST <= factor < _MOST if type(factor) is int else type(factor) in _NUMBERS
+
+
+def _are_bool(flags: Iterable[object]) -> bool:
+    return {*map(type, flags)} == {bool}
 
 
 def _number(value: object) -> complex:

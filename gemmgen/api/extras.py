@@ -156,23 +156,29 @@ class Extra:
             elif not library.converts and not is_typed:
                 problems.append(f"{name} has dtype {operand.dtype}, not {dtype}: pass {name}.astype(np.{dtype})")
             else:
-                is_read = is_typed and (not library.converts or _has_lines(operand, spec.c_order))
-                taken = operand if is_read else _with_lines(library, operand, dtype, spec.c_order)
+                order = spec.c_order if OPERANDS[name].axes == "mn" else None
+                is_read = is_typed and (not library.converts or _has_lines(operand, order))
+                taken = operand if is_read else _with_lines(library, operand, dtype, order)
                 found[name] = library.view(taken, dtype)
         if problems:
             raise SpecError(problems)
         return found
 
 
-def _has_lines(operand: Operand, order: Order) -> bool:
-    """Whether the elements of a vector, or of each line of a matrix, lie side by side."""
-    if len(operand.shape) < 2:
-        return operand.strides in ((), (operand.dtype.itemsize,)) or operand.shape[0] <= 1
-    return operand.first_order(order) is not None
+def _has_lines(operand: Operand, order: Order | None) -> bool:
+    """Whether the elements of each line of a matrix lie side by side; without an order, all elements of an array."""
+    if order is not None and len(operand.shape) > 1:
+        return operand.first_order(order) is not None
+    step = operand.dtype.itemsize
+    for extent, stride in zip(operand.shape[::-1], operand.strides[::-1], strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= extent
+    return True
 
 
-def _with_lines(library: Library, operand: Operand, dtype: np.dtype[np.generic], order: Order) -> Operand:
-    """A copy whose lines are rows or columns."""
-    if len(operand.shape) < 2 or order == "row":
+def _with_lines(library: Library, operand: Operand, dtype: np.dtype[np.generic], order: Order | None) -> Operand:
+    """A copy whose lines are rows or columns; without an order, one without gaps."""
+    if order != "col" or len(operand.shape) < 2:
         return library.copy(operand, dtype)
     return library.copy(operand.as_stack(True, False), dtype).as_stack(True, False)

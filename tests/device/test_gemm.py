@@ -630,7 +630,7 @@ def test_a_gate_of_rows_is_invariant_in_stacks(lead: tuple[int, ...], rng: np.ra
     """Of one call or of several, with one of the caller's for the result too."""
     shapes = (*lead, 5, 64), (*lead, 64, 80), (40,)
     a, b, bias = (cast("Numbers", rng.standard_normal(x, np.float32)) for x in shapes)
-    result = np.empty((*lead, 5, 80), np.float32)[..., ::2]
+    result = cast("Numbers", np.empty((*lead, 5, 80), np.float32)[..., ::2])
     gemmgen.gemm(a, b, epilogue=["swiglu", "bias"], bias=bias, invariant=True, out=result)
     assert np.allclose(result, swiglu(a @ b) + bias, atol=1e-3)
     for index in np.ndindex(lead):

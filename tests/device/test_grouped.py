@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import pytest
@@ -184,6 +184,40 @@ def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
         groups.a, groups.b, ENDS, epilogue=["bias", "gelu", "residual"], bias=bias, residual=residual
     )
     groups.check(result.copy(), result)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_of_an_epilogue_may_lie_anyhow(kind: Grouped, order: Literal["C", "F"]) -> None:
+    """They are copied if their elements lie apart, whatever the order of C is."""
+    a, b = np.ones((6, 6), np.float32), np.ones((2, 6, 4) if kind == "rows" else (6, 4), np.float32)
+    shape, (groups, n) = (6, 4) if kind == "rows" else (2, 6, 4), (2, 4)
+    many = np.arange(groups * n * 2, dtype=np.float32).reshape(groups, n * 2)
+    row = many[0, :n]
+    for bias in (
+        many[:, :n],
+        many[:, ::2],
+        np.asfortranarray(many[:, :n]),
+        many[::-1, :n],
+        np.broadcast_to(row, (2, 4)),
+    ):
+        zeros = np.zeros(shape, np.float32)
+        out = np.asfortranarray(zeros) if kind == "rows" and order == "F" else zeros
+        assert gemmgen.grouped(a, b, [2, 6], epilogue="bias", bias=bias, out=out) is out
+        for group, (begin, end) in enumerate(((0, 2), (2, 6))):
+            mine = out[begin:end] if kind == "rows" else out[group]
+            assert (mine == (6 if kind == "rows" else end - begin) + bias[group]).all()
+
+
+def test_scales_of_rows_may_lie_anyhow() -> None:
+    """Those of groups of K have a line for each group."""
+    a, b, many = (
+        np.ones((6, 6), np.float32),
+        np.ones((6, 4), np.float32),
+        np.arange(24, dtype=np.float32).reshape(2, 12),
+    )
+    result = gemmgen.grouped(a, b, [2, 6], epilogue="row_bias", row_bias=many[:, :6])
+    assert (result == np.array([2, 4])[:, None, None] + many[:, :6, None]).all()
 
 
 @pytest.mark.parametrize("schedule", [None, "smem_8x8"])

@@ -242,10 +242,10 @@ class _Expander:
 
 
 def _named_once(body: Body) -> Body:
-    """A body without names that it has already: those of several copies of one matrix."""
+    """A body without names and registers that it has already: those of several copies of one matrix."""
     out: list[Stmt] = []
     for stmt in body:
-        if not (isinstance(stmt, Let) and stmt in out):
+        if not (isinstance(stmt, Let | Alloc) and stmt in out):
             out.append(map_bodies(stmt, _named_once))
     return tuple(out)
 

@@ -11,6 +11,7 @@ from gemmgen import candidates, driver
 from gemmgen.epilogue import FUNCTIONS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
+from gemmgen.options import build_schedule
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support.epilogues import Finished
@@ -145,6 +146,16 @@ def test_each_mainloop_with_a_gate(name: str, order: Order, rng: np.random.Gener
         for size in sizes:
             problem = Finished.random(rng, spec, *size, -2.0)
             problem.check(problem.interpret(program))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_gates_of_elements_that_are_made(order: Order, rng: np.random.Generator) -> None:
+    """Each work-item makes a vector of either half, by the same registers: these were allocated twice."""
+    spec = GemmSpec(b_order=order, prologue_b="b * 2", epilogue=("swiglu",))
+    schedule = build_schedule("slm", tile="8x8", group="8x16")
+    program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, "cuda"))
+    problem = Finished.random(rng, spec, 70, 67, 19)
+    problem.check(problem.interpret(program))
 
 
 def test_gates_by_clusters(rng: np.random.Generator) -> None:

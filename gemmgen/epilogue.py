@@ -273,14 +273,14 @@ def _applied(text: str, sums: DType) -> Applied:
     row = NAMED[name]
     if exact and row.fast is None:
         raise SpecError(f"{name} is always exact: leave ({EXACT}) out")
-    if len(given) != len(row.parameters):
-        wanted = f"{name}({', '.join(row.parameters)})" if row.parameters else name
-        raise SpecError(f"{len(given)} numbers, not {len(row.parameters)}: write {wanted}")
+    if len(given) != (count := len(row.parameters)):
+        numbers = f"{count} number{'s' * (count != 1)}"
+        raise SpecError(f"{name} takes {numbers}, not {len(given)}: write {name}({', '.join(row.parameters)})")
     if row.ascending and not all(a <= b for a, b in pairwise(given)):
         raise SpecError(f"{' <= '.join(row.parameters)} does not hold: exchange the numbers")
     filled = _Filled(dict(zip(row.parameters, given, strict=True)))
     body = filled.visit(parse(row.formula))
-    value = formula(body, (*NAMES, UP), sums)
+    value = formula(body, (*NAMES, UP), sums, placed=False)  # nobody wrote it
     derivative = formula(filled.visit(parse(row.derivative)), (*NAMES, UP, RESULT), sums) if row.derivative else None
     fast = None
     if row.fast is not None and not exact and sums == F32:
@@ -312,6 +312,9 @@ def _written(tree: ast.expr) -> tuple[str, list[int | float], bool]:
         near = get_close_matches(name, NAMED, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(NAMED)}"
         raise SpecError(f"no function {name[:40]!r}: {hint}, or write `{EXPRESSION} acc * 2`")
+    if args and not NAMED[name].parameters:
+        or_exact = f" or {name}({EXACT})" if NAMED[name].fast else ""
+        raise SpecError(f"{name} takes no numbers: write {name}{or_exact}")
     return name, [_number(arg) for arg in args], exact
 
 
@@ -321,7 +324,7 @@ def _number(node: ast.expr) -> int | float:
             return value
         case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if not isinstance(value, bool):
             return -value
-    raise SpecError(f"character {node.col_offset + 1} is no number: give one such as 0.5")
+    raise SpecError(f"what begins at character {node.col_offset + 1} is no number: give one such as 0.5")
 
 
 class _Filled(ast.NodeTransformer):

@@ -57,15 +57,17 @@ def parse(text: str, such_as: str = "acc * 0.5 + col") -> ast.expr:
         raise SpecError(f"nested deeper than {DEEPEST}: write it flatter") from None
 
 
-def formula(tree: ast.expr, names: Iterable[str], dtype: DType, fast: bool = False) -> Expr:
+def formula(tree: ast.expr, names: Iterable[str], dtype: DType, fast: bool = False, placed: bool = True) -> Expr:
     """A tree as an expression over variables of `dtype`, by the names that are allowed.
 
     Args:
         fast: whether it may call functions that few targets have.
+        placed: whether problems say where they stand, as in a text that a user wrote.
 
-    Raises: SpecError with every problem and where it stands.
+    Raises: SpecError with every problem.
     """
-    reader = _Reader(tuple(names), dtype, {**_FUNCTIONS, **dict.fromkeys(FAST, 1)} if fast else _FUNCTIONS)
+    functions = {**_FUNCTIONS, **dict.fromkeys(FAST, 1)} if fast else _FUNCTIONS
+    reader = _Reader(tuple(names), dtype, functions, placed)
     value = reader.expr(tree)
     if reader.problems:
         raise SpecError(reader.problems)
@@ -77,6 +79,7 @@ class _Reader:
     names: tuple[str, ...]
     dtype: DType
     functions: Mapping[str, int]
+    placed: bool = True
     problems: list[str] = field(default_factory=list)
 
     def expr(self, node: ast.expr, depth: int = 1) -> Expr:
@@ -151,7 +154,7 @@ class _Reader:
         return Call(name, tuple(self.expr(arg, depth + 1) for arg in args), self.dtype)
 
     def _wrong(self, node: ast.expr, problem: str) -> Expr:
-        self.problems.append(f"character {node.col_offset + 1}: {problem}")
+        self.problems.append(f"character {node.col_offset + 1}: {problem}" if self.placed else problem)
         return Const(0, self.dtype)
 
 

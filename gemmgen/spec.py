@@ -183,7 +183,9 @@ class GemmSpec:
                 problems.append(f"{axis} is said to be a multiple of {unit} < 1: say 1 if nothing is known")
             elif size is not None and size % unit:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that multiple_of assumes")
-        if self.listed and not self.batched:
+        if self.listed and self.grouped is not None:
+            problems.append("listed matrices are those of a batch, not of groups: leave out listed or grouped")
+        elif self.listed and not self.batched:
             problems.append("listed matrices are those of a batch: set batched (--batched), too")
         problems += self._group_problems()
         if (least := min(map(self.ld_unit, "abc"))) < 1:
@@ -341,10 +343,9 @@ class GemmSpec:
     def _storage_problems(self) -> list[str]:
         """Types that A or B can't be converted from; kernels have one function for loads that convert."""
         known = STORED.get(self.dtype, ())
-        remedy = f"use {' or '.join(map(str, known))}" if known else "use dtype float32, which can"
         others = {x: t for x in "ab" if (t := self.element(x)) != self.dtype}
         problems = [
-            f"{x}_dtype {stored} is not converted to {self.dtype} in a load: {remedy}"
+            f"{x}_dtype {stored} is not converted to {self.dtype} in a load: {_instead(x, stored, known)}"
             for x, stored in others.items()
             if stored not in known
         ]
@@ -574,6 +575,15 @@ def _gate_problems(functions: Sequence[Applied]) -> Iterator[str]:
         elif function.is_gate and (others := function.names - {"acc", UP}):
             named = ", ".join(sorted(others))
             yield f"epilogue {function.text!r} takes {named} beside acc and up: use another function after it"
+
+
+def _instead(name: str, stored: DType, known: Sequence[DType]) -> str:
+    """The remedy for a type that A (`a`) or B (`b`) can't be stored in, of those that it can."""
+    if known:
+        return f"use {' or '.join(map(str, known))}"
+    if stored in STORED[F32]:
+        return "use dtype float32, which can"
+    return f"leave {name}_dtype out, and convert {name.upper()} beforehand"
 
 
 def _times(name: str, folded: complex | None) -> str | None:

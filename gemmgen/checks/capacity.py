@@ -26,9 +26,11 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         rings = (n for n in range(s.stages - 1, 0, -1) if not n % (s.mbarrier or 1))
         enough = next((n for n in rings if local_bytes(spec, s.but(stages=n), target) <= target.local_bytes), None)
         fewer = f"{enough} stages instead of {s.stages}, or " if enough else ""
+        less = f"block_k {max(1, s.block_k // 2)} instead of {s.block_k}"
+        if (slices := _fewer_slices(spec, s, target)) is not None:
+            less = f"sliced_k {slices} instead of {s.sliced_k}"
         yield (
-            f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}block_k "
-            f"{max(1, s.block_k // 2)} instead of {s.block_k}, or a smaller tile"
+            f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}{less}, or a smaller tile"
         )
     # Kernels of OpenCL and SYCL may be compiled for Intel's GPUs later, those of CUDA and HIP never.
     if s.large_grf and "leading_barriers" in target.features:
@@ -40,6 +42,12 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
             f"registers {used:,} B per work-item > {limit:,} B on this target "
             f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): {_smaller(spec, s, limit)}"
         )
+
+
+def _fewer_slices(spec: GemmSpec, s: Schedule, target: Target) -> int | None:
+    """The most slices of K, fewer than now, whose tiles and sums local memory holds; None if there are none."""
+    divisors = (n for n in range(s.sliced_k - 1, 0, -1) if s.block_k % n == 0)
+    return next((n for n in divisors if local_bytes(spec, s.but(sliced_k=n), target) <= target.local_bytes), None)
 
 
 def fragment_problems(s: Schedule, target: Target, words: int, lanes: int) -> Iterator[str]:

@@ -48,7 +48,7 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         reads = next(function.short for function in spec.functions if "c" in function.names)
         yield (
             f"{reads} in the epilogue reads the old C, but C stores partial sums between blocks of K: set "
-            f"kc = 0, or split_k = 2, or use method slm"
+            f"{_whole_k(s)}split_k = 2, or use method slm"
         )
     if s.group != (1, 1):
         yield (
@@ -78,9 +78,14 @@ def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
     if rounds_sums(spec) and s.kc and s.split_k == 1:
         yield (
-            f"c_dtype {spec.result} would round the sums that C stores between blocks of K: set kc = 0, or "
+            f"c_dtype {spec.result} would round the sums that C stores between blocks of K: set {_whole_k(s)}"
             f"split_k = 2, or use c_dtype {spec.accumulator}"
         )
+
+
+def _whole_k(s: Schedule) -> str:
+    """The remedy of a single block of K, but where B's blocks are copied, which need a depth."""
+    return "" if s.b.memory == "private" else "kc = 0, or "
 
 
 def rounds_sums(spec: GemmSpec) -> bool:
@@ -122,15 +127,17 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         return
     if "cached_private" not in target.features:
         yield f"b.memory = 'private', but target {target.name!r} has no caches for it: use --target cpu, or 'global'"
+        return
     if not s.kc:
         yield f"b.memory = 'private' copies blocks of B, but kc = 0 gives no depth: use kc {BLOCK}, say"
     elif s.dot_product and s.kc % s.vector:
         yield f"kc = {s.kc} is no multiple of vector = {s.vector}, as dot_product needs: use one"
     elif (used := block_bytes(spec, s)) > target.private_bytes:
         across = 1 if s.fused_copy else s.macro_kernel[1]
+        shallower = f"kc {s.kc // 2} instead of {s.kc}, or " if s.kc > 1 else ""
         yield (
             f"the block of B, {s.kc} x {across * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of a "
-            f"thread's stack on this target: use kc {max(1, s.kc // 2)} instead of {s.kc}, or a smaller macro_kernel"
+            f"thread's stack on this target: use {shallower}a smaller macro_kernel"
         )
 
 

@@ -53,7 +53,7 @@ def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> 
         return
     rows = s.tile[0] if name == "a" and order == "row" else s.block_k
     if rows % o.width:
-        yield f"{name}.width = {o.width} rows a read do not divide {rows}: use one of {divisors(rows, BLOCK_WIDTHS)}"
+        yield f"{name}.width = {o.width} rows a read do not divide {rows}: use {divisors(rows, BLOCK_WIDTHS)}"
     if name == "b" and s.thread_vector[1] != 1:
         yield _apart(s)
 
@@ -154,8 +154,9 @@ def _from_buffers(s: Schedule, target: Target | None = None, packed: str = "") -
 
 
 def divisors(number: int, among: tuple[int, ...] | None = None) -> str:
-    """The divisors of a number, all or those among some, for messages."""
-    return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
+    """The divisors of a number, all or those among some, for messages: `one of 1, 2`, or `1`."""
+    found = [str(d) for d in (among or range(1, number + 1)) if number % d == 0]
+    return found[0] if len(found) == 1 else f"one of {', '.join(found)}"
 
 
 def nearest(number: int, unit: int) -> int:
@@ -165,7 +166,7 @@ def nearest(number: int, unit: int) -> int:
 
 def divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
     """The message where a value does not divide a whole."""
-    return f"{what} = {value} does not divide {whole} = {number}: use one of {divisors(number, among)}"
+    return f"{what} = {value} does not divide {whole} = {number}: use {divisors(number, among)}"
 
 
 def async_problems(s: Schedule, target: Target) -> Iterator[str]:

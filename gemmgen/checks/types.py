@@ -20,7 +20,8 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         if not (spec.emulate and dtype == F16):
             yield from lacking(dtype, target)
     if spec.dtype in FLOAT8 and not s.by_warps and s.lanes_along_k == 1:
-        yield f"dtype {spec.dtype}, which matrix instructions alone multiply: use atom mma_f8 or wgmma_f8"
+        alone = f"dtype {spec.dtype}, which matrix instructions alone multiply"
+        yield f"{alone}: use --method mma_f8 or wgmma_f8 (no preset)"
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
         stored = spec.element(name)
         if stored != spec.dtype and (s.a.block_read or s.b.block_read or operand.shuffle):

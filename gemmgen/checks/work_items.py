@@ -42,7 +42,7 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
         if s.tile[axis] % s.thread_vector[axis]:
             yield (
                 f"thread_vector of {s.thread_vector[axis]} {name} does not divide the tile's {s.tile[axis]}: "
-                f"use one of {divisors(s.tile[axis])}"
+                f"use {divisors(s.tile[axis])}"
             )
     work_items = s.all_work_items[0] * s.all_work_items[1]
     if work_items > target.max_group:

@@ -37,7 +37,8 @@ def _bare_flags(get_params: Callable[P, list[T]]) -> Callable[P, list[T]]:
 
 
 def _each_once(parse_args: Callable[P, T]) -> Callable[P, T]:
-    """The parser, which refuses a single-valued option that is given twice, since the first value would be ignored.
+    """The parser, which refuses a single-valued option that is given twice, and a flag that is set both ways, since the
+    first value would be ignored.
 
     Raises: UserError with every such option.
     """
@@ -47,7 +48,13 @@ def _each_once(parse_args: Callable[P, T]) -> Callable[P, T]:
         command, _, words = cast("tuple[object, object, list[str]]", args)
         problems = []
         for option in getattr(command, "params", ()):
-            if getattr(option, "is_flag", False) or getattr(option, "multiple", False):
+            if getattr(option, "is_flag", False):
+                names = option.opts, option.secondary_opts
+                on, off = (next((name for name in each if name in words), None) for each in names)
+                if on and off:
+                    problems.append(f"{on} and {off} are both given: leave one out")
+                continue
+            if getattr(option, "multiple", False):
                 continue
             given = _values(words, getattr(option, "opts", ()))
             if len(set(given)) > 1:

@@ -141,7 +141,7 @@ def _chosen(clear: str | None, known: list[Cache]) -> list[Cache]:
 
 def _described(each: Cache, files: int, size: int) -> str:
     whose = ", with other programs'" if each.shared else ""
-    return f"{each.name:<11}{_words(files, size):<24}{each.folder}\n{'':<11}{each.holds}{whose}\n"
+    return f"{each.name:<12}{_words(files, size):<24}{each.folder}\n{'':<12}{each.holds}{whose}\n"
 
 
 def _words(files: int, size: int) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from gemmgen.backends import NAMED
 from gemmgen.cli.declared import Text, TunedDevice, complete_backends, flag, option
-from gemmgen.cli.output import deliver, examples, say
+from gemmgen.cli.output import deliver, examples, path_problems, say
 from gemmgen.cli.request import Request, backend_problems, device_problems, speaking, takes_request
 from gemmgen.errors import UserError, suggest
 
@@ -96,7 +96,7 @@ def _resolved(request: Request, backend: str | None, problems: list[str]) -> tup
 
 def _picture_problems(svg: Path | None, view: str | None, resident: int | None) -> list[str]:
     """What is wrong with the options of a picture."""
-    problems = []
+    problems = path_problems(svg, "picture.svg", "--svg")
     if view is not None and view not in VIEWS:
         problems.append(f"--view {view!r} does not exist: {suggest(view, VIEWS)}")
     if view is not None and svg is None:

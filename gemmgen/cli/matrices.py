@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gemmgen.epilogue import OPERANDS, odd_columns
 from gemmgen.errors import UserError, attempt
-from gemmgen.ir.dtypes import I8, MATRIX_DTYPES, STORED, DType
+from gemmgen.ir.dtypes import BF16, FLOAT8, I8, MATRIX_DTYPES, STORED, DType
 from gemmgen.ir.numeric import in_pairs, numpy_dtype
 from gemmgen.options import build_spec
 from gemmgen.oracle import answer
@@ -92,6 +92,9 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "a", a_file, spec, check, typed)
     b = attempt(problems, _load, "b", b_file, spec, check, typed)
+    if count is not None and all(x is not None and x.ndim == 2 for x in (a, b)):
+        one = f"--batch {count}, but --a and --b hold one matrix each"
+        problems.append(f"{one}: name a file of {count}, or leave --batch out")
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
     columns = spec.columns(b.shape[-1]) if b is not None else None
@@ -192,18 +195,24 @@ def stored_type(files: Mapping[str, Path | None], said: Mapping[str, str | None]
         other = next(name for name, dtype in types.items() if dtype != common)
         stored = map(str, STORED.get(MATRIX_DTYPES[common], ()))
         option = f"use --dtype {common} --{other}-dtype {types[other]}, or " if types[other] in stored else ""
-        remedy = f"{option}write both by numpy.save(path, matrix.astype('{common}'))"
+        remedy = f"{option}{_writing('both', common)}"
         raise UserError(f"{held} are of two types: {remedy}")
     (name, dtype), *_ = types.items()
     if dtype not in MATRIX_DTYPES:
-        remedy = "write it by numpy.save(path, matrix.astype('float32'))"
+        remedy = _writing("it", "float32")
         raise UserError(f"--{name} {files[name]} holds {dtype}, which no kernel multiplies: {remedy}")
     return dtype
 
 
+def _writing(what: str, dtype: str) -> str:
+    """How to write a file of such elements, for messages."""
+    before = ", after import ml_dtypes" if dtype in map(str, (BF16, *FLOAT8)) else ""
+    return f"write {what} by numpy.save(path, matrix.astype('{dtype}')){before}"
+
+
 def _read(name: str, path: Path, stored: str, only_look: bool = False) -> NDArray[np.generic]:
     """The array of a file; with `only_look` mapped, not read. Raises: UserError."""
-    option, remedy = f"--{name}", f"write it by numpy.save(path, matrix.astype('{stored}'))"
+    option, remedy = f"--{name}", _writing("it", stored)
     try:
         content = np.load(path, allow_pickle=False, mmap_mode="r" if only_look else None)
     except OSError as error:
@@ -248,7 +257,10 @@ def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool
 def _other_type(name: str, content: NDArray[np.generic], spec: GemmSpec) -> str:
     """The problem of a file with another type than the spec's, with a remedy."""
     held = content.dtype.newbyteorder("=").name
-    written = f"write it by numpy.save(path, matrix.astype('{spec.element(name)}'))"
+    written = _writing("it", str(spec.element(name)))
+    if content.dtype == "V2":  # bfloat16, of which a file says only the length
+        stored = f"--{name}-dtype bfloat16, or " if BF16 in STORED.get(spec.dtype, ()) else ""
+        return f"use {stored}--dtype bfloat16 if A and B both hold it, or {written}"
     if held in map(str, STORED.get(spec.dtype, ())):
         return f"use --{name}-dtype {held}, or {written}"
     return f"use --dtype {held}, or {written}" if held in MATRIX_DTYPES else written

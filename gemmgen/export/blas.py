@@ -399,5 +399,6 @@ def shared_library(text: str, command: Sequence[str], defines: Sequence[tuple[st
             raise UserError(f"{command[0]} can't be run ({error.strerror}): set CC to a C compiler") from None
         if result.returncode or not library.is_file():
             said = (result.stderr or result.stdout).strip()
-            raise UserError(f"{shlex.join(command)} does not compile the library:\n{said}")
+            why = f":\n{said}" if said else f", and ends with status {result.returncode}: set CC to a C compiler"
+            raise UserError(f"{shlex.join(command)} does not compile the library{why}")
         return library.read_bytes()

@@ -20,6 +20,7 @@ import gemmgen
 from gemmgen.api import aside, calibration
 from gemmgen.runtime import cache
 from gemmgen.runtime.cache import DiskCache, digest, in_memory, loadable
+from tests.support.cli import printed
 
 QUESTION, OTHER = digest("a question"), digest("another")
 
@@ -165,6 +166,11 @@ def test_names_that_are_none_are_told_of_once(
         monkeypatch.setenv(cache.OFF, value)
         assert cache.is_off("tuned") == (value == "1" or "tuned" in value)
     assert len(caplog.messages) == 1
+
+
+def test_names_of_caches_stand_apart_from_sizes() -> None:
+    lines = printed("cache").splitlines()[::2]
+    assert all(re.match(r"\w+ +\d", line) for line in lines), lines
 
 
 def test_every_cache_can_be_named() -> None:

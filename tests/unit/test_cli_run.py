@@ -77,6 +77,18 @@ def test_bad_runs(tmp_path: Path) -> None:
     assert "which is no number" in refused("run", "-k", "naive", "--a", tmp_path / "s.npy")
 
 
+def test_files_of_bfloat16_and_batches_of_one_matrix_are_told_what_to_do(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name, shape in (("a", (5, 4)), ("b", (4, 6))):
+        np.save(tmp_path / f"{name}.npy", np.ones(shape, np.float32))
+        np.save(tmp_path / f"{name}16.npy", np.ones(shape, ml_dtypes.bfloat16))
+    plain = ["run", "-k", "naive", "--a", str(tmp_path / "a.npy"), "--b", str(tmp_path / "b.npy")]
+    assert "matrix.astype('bfloat16')), after import ml_dtypes" in refused(*plain, "--dtype", "bfloat16")
+    assert "--batch 3, but --a and --b hold one matrix each: name a file of 3" in refused(*plain, "--batch", "3")
+    text = refused("run", "-k", "naive", "--a", tmp_path / "a16.npy", "--b", tmp_path / "b16.npy")
+    assert "use --a-dtype bfloat16, or --dtype bfloat16 if A and B both hold it" in text
+
+
 def test_run_strict_where_it_means_nothing() -> None:
     pytest.importorskip("pyopencl")
     assert "--strict asks ptxas, which knows nothing of opencl" in refused("run", "-k", "naive", "--strict")

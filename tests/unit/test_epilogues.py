@@ -107,6 +107,13 @@ def test_every_problem_is_said_at_once() -> None:
     assert "17 > 16 functions" in problems(*["relu"] * 17)[0]
 
 
+def test_what_functions_take_is_told() -> None:
+    for text in ("gelu(fast)", "gelu(0.5)"):
+        assert problems(text) == (f"epilogue {text!r}: gelu takes no numbers: write gelu or gelu(exact)",)
+    assert problems("relu(1)") == ("epilogue 'relu(1)': relu takes no numbers: write relu",)
+    assert "leaky_relu takes 1 number, not 0: write leaky_relu(slope)" in problems("leaky_relu")[0]
+
+
 def test_epilogues_that_are_no_tuple_of_texts() -> None:
     for wrong in (("bias", 1), ["bias", 1], None, 3):
         with pytest.raises(SpecError, match="give a tuple of texts"):
@@ -116,6 +123,8 @@ def test_epilogues_that_are_no_tuple_of_texts() -> None:
 def test_whole_numbers_have_no_functions_of_floats() -> None:
     assert "0.5 is no whole number, but sums are int32" in problems("gelu", dtype=I8)[0]
     assert "tanh is a function of floats" in problems("tanh", dtype=I8)[0]
+    # Nobody wrote the formula of a named function, which no character is said of.
+    assert not [problem for problem in problems("gelu", "geglu", dtype=I8) if "character" in problem]
     assert "/ divides floats" in problems("expr: acc / 2", dtype=I8)[0]
     assert GemmSpec(dtype=I8, epilogue=("bias", "relu", "clamp(-3, 3)", "expr: max(acc, -col)")).operands == ("bias",)
 

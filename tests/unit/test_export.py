@@ -121,6 +121,9 @@ def test_compilers_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     broken.chmod(0o755)
     with pytest.raises(UserError, match="it is broken"):
         shared_library("int x;\n", compiler_command())
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(UserError, match="the library, and ends with status 3: set CC to a C compiler"):
+        shared_library("int x;\n", compiler_command())
     monkeypatch.setenv("CC", "'")
     with pytest.raises(UserError, match="can't be split into words"):
         compiler_command()

@@ -197,6 +197,40 @@ def test_an_option_that_counts_once_is_not_dropped_in_silence() -> None:
     assert printed("emit", "--preset", "naive", "--preset", "naive") == printed("emit", "--preset", "naive")
 
 
+def test_a_flag_is_not_set_both_ways() -> None:
+    text = refused("emit", "--method", "slm", "--no-prefetch", "--prefetch")
+    assert text == "gemmgen: --prefetch and --no-prefetch are both given: leave one out\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--grouped rows --listed --target sm_90a", "not of groups: leave out listed or grouped"),
+        ("--preset cpu_6x64_copied --target cpu --dtype float16", "set split_k = 2, or use c_dtype float32"),
+        ("--preset smem_8x8 --set sliced_k=8 --set group=8x16", "use sliced_k 1 instead of 8, or a smaller tile"),
+        ("--preset smem_8x8 --set sliced_k=2", "use sliced_k 1 instead of 2, or a smaller tile"),
+        (
+            "--preset smem_8x8 --backend cuda --dtype float8_e5m2",
+            "use --method mma_f8 or wgmma_f8 (no preset)",
+        ),
+        ("--preset smem_8x8 --set block_k=1 --set sliced_k=2", "sliced_k = 2 does not divide block_k = 1: use 1"),
+    ],
+)
+def test_advice_leads_somewhere(arguments: str, told: str) -> None:
+    error = refusal(arguments.split())
+    assert error is not None and any(told in problem for problem in error.problems), error
+
+
+def test_a_picture_in_no_folder_is_told_the_folder(tmp_path: Path) -> None:
+    text = refused("explain", "--preset", "smem_8x8", "--svg", tmp_path / "none" / "x.svg")
+    assert f"create it first (mkdir -p {tmp_path / 'none'})" in text
+
+
+def test_a_block_of_one_row_is_not_to_have_one_row() -> None:
+    error = refusal("--preset cpu_6x64_copied --target xe_hpc --set kc=1".split())
+    assert error is not None and "b.memory = 'private'" in str(error) and "kc 1" not in str(error)
+
+
 def test_near_names_are_names() -> None:
     text = refused("emit", "--preset", "smem")
     assert len(text) < 200 and "gemmgen presets lists all" in text

@@ -74,6 +74,13 @@ def test_what_does_not_go_together(dtype: str, c_dtype: str | None, alpha: str |
     assert problem in str(error.value)
 
 
+def test_what_nothing_converts_is_not_sent_round() -> None:
+    with pytest.raises(SpecError, match=r"b_dtype int32 .*: leave b_dtype out, and convert B beforehand"):
+        GemmSpec(dtype="complex64", b_dtype="int32")
+    with pytest.raises(SpecError, match=r"a_dtype int8 .*: use dtype float32, which can"):
+        GemmSpec(dtype="complex64", a_dtype="int8")
+
+
 def test_every_problem_at_once() -> None:
     with pytest.raises(SpecError) as error:
         GemmSpec(dtype=I8, c_dtype=F32, alpha=0.5, beta=1e12, m=0)

@@ -27,7 +27,7 @@ UNREAD = "// Unread     "
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
-        (GemmSpec(), "A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0"),
+        (GemmSpec(), "A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0"),
         (GemmSpec(alpha=2.0, beta=1.0), "A and B where k is 0"),
         (GemmSpec(k=8), "A and B where alpha is 0; C where beta is 0"),
         (GemmSpec(alpha=0.0), "C where beta is 0"),

@@ -97,20 +97,12 @@ def load_or_random(
         problems.append(f"{one}: name a file of {count}, or leave --batch out")
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    columns = spec.columns(b.shape[-1]) if b is not None else None
     if b is not None and spec.gate is not None and b.shape[-1] % spec.halves:
         problems.append(f"--b {b_file}: {odd_columns(spec.gate.short, f'has {b.shape[-1]}')}")
     whose = "the columns of --b" if spec.gate is None else "half the columns of --b"
-    n = _agree("N", problems, {"-N": known.n, whose: columns})
-    k = _agree(
-        "K",
-        problems,
-        {
-            "-K": known.k,
-            "the columns of --a": a.shape[-1] if a is not None else None,
-            "the rows of --b": b.shape[-2] if b is not None else None,
-        },
-    )
+    n = _agree("N", problems, {"-N": known.n, whose: spec.columns(b.shape[-1]) if b is not None else None})
+    depths = a.shape[-1] if a is not None else None, b.shape[-2] if b is not None else None
+    k = _agree("K", problems, {"-K": known.k, "the columns of --a": depths[0], "the rows of --b": depths[1]})
     for x, file in (("a", a_file), ("b", b_file)):
         types = sorted({str(other.element(x)) for other in specs})
         if len(types) > 1 and file:

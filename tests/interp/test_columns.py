@@ -297,7 +297,7 @@ def remedied(schedule: Schedule, message: str) -> Schedule:
         return build_schedule(None if started else method, tile, group, None, None, sets, started, None)
     remedy = message.rpartition(": ")[2]
     sets = [f"{key}={value}" for key, value in re.findall(r"([\w.]+) = '?(\w+)", remedy)]
-    sets = sets or [f"{key}={value}" for key, value in re.findall(r"^([\w.]+) = .*use one of (\d+)", message)]
+    sets = sets or [f"{key}={value}" for key, value in re.findall(r"^([\w.]+) = .*use (?:one of )?(\d+)", message)]
     return build_schedule(None, None, None, None, None, sets, replace(schedule, name=None), None)
 
 

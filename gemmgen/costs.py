@@ -91,7 +91,7 @@ def costs_of(kernel: Kernel, spec: GemmSpec) -> Costs:
                 loads = share / stmt.width
                 if src.buffer.tma_tile is not None:
                     tiles = (as_int(dst.buffer.shape[1]) or 1) if dst.buffer.layout.swizzle else 1
-                    tiles //= spec.halves if _operand(src.buffer) == "b" else 1
+                    tiles = max(1, tiles // spec.halves) if _operand(src.buffer) == "b" else tiles
                     how, loads = (
                         f"{'one TMA tile' if tiles == 1 else f'{tiles} TMA tiles'}, by one work-item for all",
                         0.0,

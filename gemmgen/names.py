@@ -74,7 +74,7 @@ _RESERVED = frozenset((*f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH} {_LIBRARY
 #: Families of built-ins and of macros, what the standards keep for the implementation, and the functions and macros
 #: that emitted files define for themselves. Compiled where a name is first asked about, not at every start.
 _FAMILIES = (
-    r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(1|2|3|4|8|16)|u?int\w*_t|(as|convert)_\w+|v(load|store)\w+"
+    r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(1|2|3|4|8|16)|u?int(ptr|max|_?(fast|least)?\d+)_t|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
     r"|nibble|from_int8|and_xor|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"

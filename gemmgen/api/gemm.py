@@ -35,7 +35,7 @@ from gemmgen.api.libraries import Dtype, Gpu, Library, NumPy, host_arrays, host_
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
 from gemmgen.api.request import Kept, Request, Work, assumed_ld_multiple, operands_of, prepared_calls, spec_of
 from gemmgen.api.weights import Packed
-from gemmgen.errors import DtypeError, SpecError, attempt
+from gemmgen.errors import DtypeError, ScheduleError, SpecError, attempt
 from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
@@ -459,8 +459,15 @@ class _Request(Request):
         of_second, of_first = both
         if held == "c":
             made = self.library.empty(self.product.shape, self.sums, self.a)
-            for half, extra in ((second, of_second), (first, of_first)):
-                replace(self, b=half, target=None, extra=extra, kept=None)._launch(made, None, backend, device)
+            try:
+                for half, extra in ((second, of_second), (first, of_first)):
+                    replace(self, b=half, target=None, extra=extra, kept=None)._launch(made, None, backend, device)
+            except ScheduleError as error:
+                instead = "leave residual out, and add it to the result" if "residual" in self.extra.operands else ""
+                raise ScheduleError(
+                    "a gate with invariant=True reads one half's product as C here, which no kernel of these sizes "
+                    f"does: {instead or 'multiply matrix by matrix'}"
+                ) from error
             self.library.assign(into, made)
             return
         up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)

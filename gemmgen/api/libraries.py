@@ -253,7 +253,7 @@ class TorchHost(NumPy):
     """torch tensors in the host's memory, seen by NumPy without a copy."""
 
     name = "torch (CPU)"
-    casts_by = "to"
+    casts_by = ".to()"
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:
         if not loaded("torch", "Tensor", value):
@@ -416,8 +416,11 @@ class OpenCL(Library):
 
     def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
         # pyopencl has no copy by a mask that the device makes: this waits for the offsets.
+        to, given = cast("Array", target.array), cast("Array", source.array)
+        if not (to.flags.c_contiguous and given.flags.c_contiguous):
+            raise SpecError("pyopencl copies no rows of a column-major matrix: pass a row-major result, or c itself")
         if end := int(cast("Array", ends.array).get()[-1]):
-            cast("Array", target.array)[:end] = cast("Array", source.array)[:end]
+            to[:end] = given[:end]
 
     def device(self, operand: Operand) -> object:
         array = cast("Array", operand.array)

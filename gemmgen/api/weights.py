@@ -228,8 +228,8 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     """
     problems = mask_problems("w", w)
     array = _array_of(w)
-    if type(bits) is not int or bits not in BITS:
-        problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
+    if not _is_whole(bits) or bits not in BITS:
+        problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}, a whole number")
     if not _is_group(group):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
     if not isinstance(cast("object", zero_points), bool | np.bool_):
@@ -243,6 +243,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         problems.append("w has elements that are not finite in float32, which no scale holds: replace them")
     if problems:
         raise SpecError(problems)
+    bits, group = int(bits), None if group is None else int(group)
     if bits == 4 and len(array) == 1:
         raise SpecError("w has one row, half a byte of 4 bits, which kernels take for a whole one: use bits=8")
     values, scales, zeros = _rounded(array, largest(bits), group or len(array), zero_points)
@@ -254,7 +255,12 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
 
 def _is_group(group: object) -> bool:
     """Whether so many neighbours can share a scale. A float of that value is none."""
-    return group is None or (type(group) is int and group in GROUPS)
+    return group is None or (_is_whole(group) and group in GROUPS)
+
+
+def _is_whole(number: object) -> bool:
+    """Whether it is an integer of Python's or of NumPy's."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _array_of(w: Any) -> Numbers:

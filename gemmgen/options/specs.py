@@ -146,7 +146,7 @@ def _factor(key: str, sums: DType, text: str) -> complex:
         if sums.largest < part < math.inf:
             raise SpecError(f"{key} = {text} > {most}, the largest factor of {sums}: give a smaller one")
         if -math.inf < part < -sums.largest:
-            raise SpecError(f"{key} = {text} < -{most}, the smallest factor of {sums}: give a larger one")
+            raise SpecError(f"{key} = {text} < -{most}, the smallest factor that {sums} folds: give a larger one")
     return value if "j" in text.lower() else value.real
 
 

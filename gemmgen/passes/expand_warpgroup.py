@@ -350,6 +350,8 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple
         match node:
             case Bin("/", place, Const(int(group))) if place == ELEMENT_STEP_K:
                 return first // (group // each)
+            case Load(buffer, (place,)) if place == ELEMENT_K:
+                return Load(buffer, (minimum(place, buffer.shape[0] - 1),))
             case Load(buffer, index):
                 return Load(buffer, map_index(index, substitute({ELEMENT_K: last})))
         return own if node == ELEMENT_OWN else node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from gemmgen.errors import DtypeError, SpecError, attempt
 
 Taken = tuple[complex, complex, Sequence[str] | None, torch.dtype | None]
 #: Whole numbers below it are some to the dispatcher.
-_MOST = 2**63
+MOST = 2**63
 #: What else is a number to it, symbols among them, of which compilers make sizes.
 _NUMBERS = (float, complex, torch.SymInt, torch.SymFloat)
 
@@ -37,15 +38,16 @@ def taken(
     Raises: SpecError, DtypeError with every problem.
     """
     alpha, beta = factors
-    if epilogue is None and dtype is None and _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values()):
+    are_plain = _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values())
+    if are_plain and epilogue is None and dtype is None:
         return alpha, beta, None, None
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
     are_texts = functions is None or (type(functions) in (list, tuple) and set(map(type, functions)) <= {str})
-    are_plain = _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values())
     if are_texts and are_plain and (dtype is None or isinstance(dtype, torch.dtype)):
         return alpha, beta, functions, dtype
-    problems, of_types = flag_problems(flags), list[str]()
-    factor_problems(factors, has_c, problems)
+    known = {name: bool(flag) if isinstance(flag, torch.SymBool) else flag for name, flag in flags.items()}
+    problems, of_types = flag_problems(known), list[str]()
+    factor_problems((_known(alpha), _known(beta)), has_c, problems)
     extra = attempt(problems, Extra.of, functions, (None, None), {}, (False, False))
     result = dtype if dtype is None or isinstance(dtype, torch.dtype) else _type_of(dtype, of_types)
     if problems or of_types or extra is None:
@@ -55,18 +57,25 @@ def taken(
 
 def _is_plain(factor: object) -> bool:
     """Whether the dispatcher takes a factor as it is."""
-    return -_MOST <= factor < _MOST if type(factor) is int else type(factor) in _NUMBERS
+    return -MOST <= factor < MOST if type(factor) is int else type(factor) in _NUMBERS
 
 
 def _are_bool(flags: Iterable[object]) -> bool:
     return {*map(type, flags)} == {bool}
 
 
+def _known(factor: complex) -> complex:
+    """A factor to be checked: of a symbol any number."""
+    return 1 if isinstance(factor, torch.SymInt | torch.SymFloat) else factor
+
+
 def _number(value: object) -> complex:
-    """A number that has been checked as one of Python's."""
+    """A number that has been checked as one of Python's, or a symbol."""
+    if isinstance(value, torch.SymInt | torch.SymFloat):
+        return cast("complex", value)
     if isinstance(value, numbers.Integral | np.bool_):
         whole = int(value)
-        return whole if -_MOST <= whole < _MOST else float(whole)
+        return whole if -MOST <= whole < MOST else float(whole)
     if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
         return complex(value)
     return float(value)  # type: ignore[arg-type]

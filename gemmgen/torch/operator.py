@@ -14,7 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad as _forward_ad
 
 from gemmgen.errors import SpecError
-from gemmgen.torch.arguments import expect_tensors, taken
+from gemmgen.torch.arguments import MOST, expect_tensors, taken
 from gemmgen.torch.batching import batched
 from gemmgen.torch.gradient import Context, backward, setup_context
 from gemmgen.torch.product import OPERAND_NAMES, Options, multiply, without_elements
@@ -35,6 +35,9 @@ REFUSED = (
 )
 _Key = torch._C.DispatchKey
 _PLAIN = (_Key.CPU, _Key.CUDA)
+#: What alpha and beta mostly are, and what a type of the result is.
+_FACTORS = (int, float)
+_DTYPES = (type(None), torch.dtype)
 _BELOW_AUTOGRAD = torch._C._after_ADInplaceOrView_keyset
 
 
@@ -97,7 +100,11 @@ def gemm(
     if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
         expect_tensors({"a": a, "b": b})
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
-    if not (is_traced := torch.compiler.is_compiling()):
+    is_traced = torch.compiler.is_compiling()
+    # Most calls are plain, and each look costs them time.
+    are_numbers = type(alpha) in _FACTORS and type(beta) in _FACTORS and abs(alpha) < MOST and abs(beta) < MOST
+    are_flags = type(dtype) in _DTYPES and type(transpose_a) is type(transpose_b) is bool
+    if not (is_traced or (are_numbers and are_flags and (epilogue is None or type(epilogue) is str))):
         flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         alpha, beta, functions, dtype = taken((alpha, beta), flags, functions, dtype, c is not None)
     tensors = a, b, c, bias, row_bias, scale, row_scale, residual

@@ -723,11 +723,13 @@ def test_remedies_work() -> None:
     a = a.detach()
     with pytest.raises(SpecError, match=r"a is None, not a tensor: pass one\nb is of type int"):
         ours.gemm(None, 5)
-    with pytest.raises(DtypeError, match=r"float8_e5m2 and b of float32 have no type in common: cast one by to$"):
+    with pytest.raises(DtypeError, match=r"float8_e5m2 and b of float32 have no type in common: cast one by .to\(\)$"):
         ours.gemm(a.to(torch.float8_e5m2), b)
-    with pytest.raises(DtypeError, match=r"dtype int32 does not hold products of float32: cast a and b by to,"):
+    with pytest.raises(DtypeError, match=r"dtype int32 does not hold products of float32: cast a and b by .to\(\),"):
         ours.gemm(a, b, dtype=torch.int32)
-    with pytest.raises(SpecError, match=r"bias of complex64 can't be cast to float32 \(same_kind\): cast it by to$"):
+    with pytest.raises(
+        SpecError, match=r"bias of complex64 can't be cast to float32 \(same_kind\): cast it by .to\(\)$"
+    ):
         ours.gemm(a, b, epilogue="bias", bias=b[0].cfloat())
     half = a.to(torch.complex32)
     with pytest.raises(SpecError, match=r"complex32, which no kernel takes: pass a.to\(torch.complex64\)"):
@@ -750,3 +752,22 @@ def test_the_flag_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not tf32.is_enabled()
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_a_symbol_is_a_number_and_a_flag() -> None:
+    """Of graphs whose sizes are symbols."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        scaled = ours.gemm(x, w, alpha=x.shape[0], transpose_b=x.shape[0] > 3, epilogue=("relu",))
+        return scaled + ours.gemm(x, w, alpha=1 / x.shape[0], transpose_b=True)
+
+    x, w = torch.randn(5, 7), torch.randn(3, 7)
+    graph = make_fx(call, tracing_mode="symbolic")(x, w)
+    torch.testing.assert_close(graph(x, w), (5 * x @ w.T).relu() + x @ w.T / 5)
+
+
+def test_a_compiled_layer_refuses_what_is_no_function() -> None:
+    wrong = torch.compile(lambda x, w: ours.linear(x, w, None, "nonsense"), backend="eager")
+    with pytest.raises(SpecError, match="no function 'nonsense'"):
+        wrong(torch.randn(5, 7), torch.randn(3, 7))

@@ -164,6 +164,13 @@ def test_arrays_along_k_are_not_read_past_its_end(
     assert np.allclose(found, a @ b, rtol=1e-2, atol=2e-2 * np.abs(a @ b).max())
 
 
+def test_pairs_of_int4_end_where_an_array_along_k_does() -> None:
+    """An odd K ends within a byte, whose other half has no scale."""
+    spec = GemmSpec(dtype=BF16, c_dtype=F32, a_dtype="int4", prologue_a="a * a_scale_k", b_order="col", ld_multiple=32)
+    text = driver.emit(spec, held("wgmma", PAIR), "cuda", SM_90A).text
+    assert "a_scale_k[min(k0 + tile_byte * 2 + e, k - 1)]" in text
+
+
 @pytest.mark.parametrize(("shape", "orders"), [(PAIR, ("col", "col")), (SWAPPED, ("row", "row"))])
 def test_words_across_k_are_read_without_bank_conflicts(
     shape: tuple[tuple[int, int], tuple[int, int]], orders: tuple[Order, Order]

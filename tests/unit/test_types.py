@@ -62,7 +62,7 @@ def test_sums_and_results() -> None:
             "int32",
             None,
             "-2147483648",
-            "alpha = -2147483648 < -2147483647, the smallest factor of int32",
+            "alpha = -2147483648 < -2147483647, the smallest factor that int32 folds",
         ),
         ("complex32", None, None, "dtype 'complex32' does not exist: did you mean complex"),
         ("float32", "int4", None, "c_dtype 'int4' does not exist: did you mean int"),

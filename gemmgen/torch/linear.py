@@ -33,8 +33,7 @@ def linear(
 
     Raises: SpecError with every problem.
     """
-    # Compilers trace no check; the operator refuses what is no function.
-    functions = functions_of(activation) if torch.compiler.is_compiling() else checked(activation)
+    functions = checked(activation)
     if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor | None)):
         expect_tensors({"x": x, "weight": weight, **({} if bias is None else {"bias": bias})})
     if bias is None:
@@ -106,6 +105,7 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}{activation}"
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def checked(activation: Activation, may_halve: bool = True) -> list[str]:
     """An activation as a list of functions. Raises: SpecError with every problem.
 

@@ -40,8 +40,8 @@ class Function:
             `gemmgen.derivatives` finds one that does as well. Named because it needs the result alone, or because the
             one that is found overflows.
         fast: the same by functions of `ir.functions.FAST`; None where the formula is as fast.
-        in_two: of a gate, the functions that make the same of the first half's sums where the second half's, multiplied
-            before, are the residual.
+        in_two: of a gate, the functions that make the same of the first half's sums, one after the other; `up` is what
+            another product has made of the second half.
     """
 
     formula: str
@@ -86,7 +86,7 @@ GATES: dict[str, Function] = {
         "acc / (1 + exp(-acc)) * up",
         derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc)) * up",
         fast="acc * fast_sigmoid(acc) * up",
-        in_two=("silu", "expr: acc * residual"),
+        in_two=("silu", "expr: acc * up"),
     ),
     "geglu": Function(
         "0.5 * acc * (1 + erf(acc * 0.7071067811865476)) * up",
@@ -94,7 +94,7 @@ GATES: dict[str, Function] = {
             "(0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)) * up"
         ),
         fast="acc * fast_normal_cdf(acc) * up",
-        in_two=("gelu", "expr: acc * residual"),
+        in_two=("gelu", "expr: acc * up"),
     ),
 }
 NAMED = {**FUNCTIONS, **GATES}
@@ -222,12 +222,10 @@ class Applied:
         """Whether it makes one element of two sums."""
         return UP in self.names
 
-    @property
-    def in_two(self) -> tuple[str, ...]:
-        """Of a gate, the same by two products, the first of which makes the other's residual."""
-        if self.name in GATES:
-            return GATES[self.name].in_two
-        return (f"{EXPRESSION} {_NAMES_UP.sub('residual', self.formula)}",)
+    def in_two(self, up: str) -> tuple[str, ...]:
+        """Of a gate, the same by two products, of which the second half's is read by this name, `residual` or `c`."""
+        texts = GATES[self.name].in_two if self.name in GATES else (f"{EXPRESSION} {self.formula}",)
+        return tuple(_NAMES_UP.sub(up, text) for text in texts)
 
 
 def gate_of(texts: Sequence[str]) -> str | None:

@@ -19,8 +19,8 @@ from gemmgen.records import cached_property, dataclass
 from gemmgen.runtime.arrays import asking
 from gemmgen.spec import GemmSpec, Order
 
-#: An array that a function reads for each element of C: one beside it, or the old C.
-Held = Literal["residual", "c"]
+#: By what name the second half's product of a gate is read: as a residual, or as the old C.
+Up = Literal["residual", "c"]
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,18 @@ class Extra:
         """What makes an element of the result of two sums. Raises: SpecError for an invalid epilogue or prologue."""
         return None if gate_of(self.epilogue) is None else self._formulas.gate
 
-    def in_two(self, held: Held) -> tuple[Self, Self] | None:
-        """Those of two products in place of a gated one, by b's second half and by its first, which takes the other's
-        result; None where the epilogue takes an array of that name itself.
+    def in_two(self, up: Up) -> tuple[Self, Self] | None:
+        """Those of two products in place of a gated one, by b's second half and by its first, which reads the other's
+        result; None where the epilogue reads an array of that name itself.
 
         Args:
-            held: what the other's result is to it.
+            up: the name by which it reads that.
         """
-        if (gate := self.gate) is None or (self.reads_c if held == "c" else held in self.operands):
+        if (gate := self.gate) is None or (self.reads_c if up == "c" else up in self.operands):
             return None
         of_prologues = {name: x for name, x in self.operands.items() if OPERANDS[name].of != "c"}
         second = replace(self, epilogue=(), operands=of_prologues)
-        made = (text.replace("residual", held) for text in gate.in_two)
-        return second, replace(self, epilogue=(*made, *self.epilogue[1:]))
+        return second, replace(self, epilogue=(*gate.in_two(up), *self.epilogue[1:]))
 
     @property
     def _asked(self) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmgen.api import aside, calibration
 from gemmgen.api.calibration import Choice
-from gemmgen.api.extras import Extra, Held
+from gemmgen.api.extras import Extra, Up
 from gemmgen.api.gemm_problems import (
     FLAGS,
     addend_problems,
@@ -418,8 +418,8 @@ class _Request(Request):
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         assumed = assumed_ld_multiple(library, spec, calls)
         wanted = Wanted(backend, where, spec, schedule, shape, products, assumed, any_address)
-        if (held := self._takes_two(wanted, calls)) is not None:
-            self._launch_two(into, first.c.shape, held, backend, device)
+        if (up := self._way_of_two(wanted, calls)) is not None:
+            self._launch_two(into, first.c.shape, up, backend, device)
             return
         if self.invariant:
             wanted = wanted._replace(schedule=in_one_order(backend, where, spec, schedule, shape, assumed))
@@ -430,34 +430,35 @@ class _Request(Request):
         work = Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits, is_transposed)
         self.launch(work)
 
-    def _takes_two(self, wanted: Wanted, calls: Sequence[Call]) -> Held | None:
-        """What the second half's product is to the first's, where a gated product is computed as two. Where rows must
-        have the same bits whatever their number, it always is: no cost of a number of rows may decide.
+    def _way_of_two(self, wanted: Wanted, calls: Sequence[Call]) -> Up | None:
+        """By what name the first half's product reads the second's, where a gated product is computed as two; None
+        where it is computed as one. Where rows must have the same bits whatever their number, it is always two: no cost
+        of a number of rows may decide.
         """
         if wanted.spec.gate is None or wanted.schedule is not None:
             return None
-        ways: tuple[Held, ...] = ("residual", "c") if len(calls) == 1 else ("c",)
-        held = next((way for way in ways if self.extra.in_two(way) is not None), None)
+        ways: tuple[Up, ...] = ("residual", "c") if len(calls) == 1 else ("c",)
+        up = next((way for way in ways if self.extra.in_two(way) is not None), None)
         if self.invariant:
-            return held
-        return held if held == "residual" and not wanted.spec.batched and is_faster_in_two(wanted) else None
+            return up
+        return up if up == "residual" and not wanted.spec.batched and is_faster_in_two(wanted) else None
 
-    def _launch_two(self, into: Operand, shape: Shape, held: Held, backend: str, device: object) -> None:
+    def _launch_two(self, into: Operand, shape: Shape, up: Up, backend: str, device: object) -> None:
         """A gated product as two: by b's second half into an array, and by its first half, which reads that.
 
         Args:
             shape: of the result as kernels have it.
-            held: what the array is to the first half's product.
+            up: the name by which the first half's product reads the array.
         """
         n, axis = self.product.n, -2 if self.transposed[1] else -1
         extents = list(self.b.shape)
         extents[axis] = n
         first = replace(self.b, shape=tuple(extents))
         second = replace(first, offset=first.offset + n * self.b.strides[axis])
-        both = self.extra.in_two(held)
+        both = self.extra.in_two(up)
         assert both is not None
         of_second, of_first = both
-        if held == "c":
+        if up == "c":
             made = self.library.empty(self.product.shape, self.sums, self.a)
             try:
                 for half, extra in ((second, of_second), (first, of_first)):
@@ -470,10 +471,10 @@ class _Request(Request):
                 ) from error
             self.library.assign(into, made)
             return
-        up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)
-        residual = self.library.finish(up)
+        product = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)
+        residual = self.library.finish(product)
         # One product of a stack's rows, all in line.
-        residual = residual if up.shape == shape else cast("npt.NDArray[np.generic]", residual).reshape(shape)
+        residual = residual if product.shape == shape else cast("npt.NDArray[np.generic]", residual).reshape(shape)
         extra = replace(of_first, operands={**of_first.operands, "residual": residual})
         replace(self, b=first, extra=extra, kept=None)._launch(into, None, backend, device)
 

@@ -24,7 +24,7 @@ from gemmgen.runtime.views import (
     is_device_array,
     shape,
 )
-from gemmgen.spec import OFFSETS, GemmSpec, Order
+from gemmgen.spec import OFFSETS, GemmSpec
 
 #: The dimensions of A, B and C.
 _RANKS = {"rows": {"a": 2, "b": 3, "c": 2}, "k": {"a": 2, "b": 2, "c": 3}}
@@ -95,7 +95,6 @@ def _request(
 
 def _views(spec: GemmSpec, given: Mapping[str, object], problems: list[str]) -> dict[str, View | None]:
     """The views of those matrices that are arrays of the dimensions that the kind of groups has."""
-    orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     types = {"a": spec.element("a"), "b": spec.element("b"), "c": spec.result}
     found: dict[str, View | None] = {}
     for name, value in given.items():
@@ -106,7 +105,7 @@ def _views(spec: GemmSpec, given: Mapping[str, object], problems: list[str]) -> 
             problems.append(f"{name} has shape {shape(value)}, not {rank} dimensions: pass [{_wanted(spec, name)}]")
             continue
         option = f"a GemmSpec with {name}_order"
-        found[name] = check_view(name, value, orders[name], types[name], problems, option, (rank,))
+        found[name] = check_view(name, value, spec.order(name), types[name], problems, option, (rank,))
     return found
 
 

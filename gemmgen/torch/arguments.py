@@ -39,8 +39,6 @@ def taken(
     """
     alpha, beta = factors
     are_plain = _is_plain(alpha) and _is_plain(beta) and _are_bool(flags.values())
-    if are_plain and epilogue is None and dtype is None:
-        return alpha, beta, None, None
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
     are_texts = functions is None or (type(functions) in (list, tuple) and set(map(type, functions)) <= {str})
     if are_texts and are_plain and (dtype is None or isinstance(dtype, torch.dtype)):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Literal, cast
 
 import numpy as np
@@ -236,7 +236,7 @@ def test_gates(kind: Grouped, schedule: str | None, rng: np.random.Generator) ->
 def test_a_gate_is_two_products_on_a_cpu(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """Vectors of a CPU hold one half's sums; two products by these take less time than one by registers."""
     # `gemmgen.api.grouped` is the function.
-    module = sys.modules["gemmgen.api.grouped"]
+    module = import_module("gemmgen.api.grouped")
     asked, kernel_for = list[object](), module.kernel_for
 
     def counted(wanted: Wanted) -> Kernel:

@@ -432,7 +432,7 @@ def test_every_gate_is_the_same_in_two() -> None:
     for name in (*GATES, "expr: acc * tanh(up)"):
         gated = GemmSpec(dtype=F64, epilogue=(name,))
         assert gated.gate is not None
-        apart = GemmSpec(dtype=F64, epilogue=gated.gate.in_two)
+        apart = GemmSpec(dtype=F64, epilogue=gated.gate.in_two("residual"))
         both = Bounded(np.array([[0.75, -1.5]]), np.zeros((1, 2)))
         (x,), (y,) = (
             finished(gated, both, None, {}).value,

@@ -16,7 +16,7 @@ from gemmgen import groups
 from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD, stores_lines
 from gemmgen.epilogue import OPERANDS, UP, Applied
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
+from gemmgen.ir.copy_instructions import AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.elementwise import (
     ELEMENT_COL,
@@ -33,7 +33,7 @@ from gemmgen.ir.instructions import WGMMA_COLS, Instruction
 from gemmgen.ir.kernel import arguments, loop
 from gemmgen.ir.operands import stored_tma_tile
 from gemmgen.ir.sizes import GROUP_ROWS
-from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Stmt, Store, Tile
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, For, If, Let, Reduction, Registers, Stmt, Store, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
@@ -180,6 +180,9 @@ def factor(problem: Problem) -> Expr:
     return problem.alpha if problem.spec.gate is None else number(1, problem.sums)
 
 
+#: A line of a block, and how many a thread reads before it stores the first.
+LINE, LINES_AT_ONCE = Var("line"), 4
+
 # --- through shared memory ------------------------------------------------------------------------
 
 
@@ -255,18 +258,21 @@ def staged(
     # Scaled here, so that the sums may lie in any registers.
     put: Body = (EpilogueStore(own, acc, update.alpha, zero, *problem.vector(width, problem.sums)),)
     put = put if staging.writes is None else (If(staging.writes, put),)
+    start, adding = total.fragment.cols.start, total.fragment.rows.lanes * staging.across
+    count = schedule.sliced_k * schedule.cluster_reduction * staging.lanes
+    read = (count, *problem.vector(total.fragment.cols.vector, problem.sums))
     add_up: Body = (
         Alloc(total.buffer),
-        Reduction(
-            total,
-            planes,
-            schedule.sliced_k * schedule.cluster_reduction * staging.lanes,
-            *problem.vector(total.fragment.cols.vector, problem.sums),
-        ),
+        Reduction(total, planes, *read),
         comment,
         replace(update, acc=total, alpha=one),
     )
-    start, adding = total.fragment.cols.start, total.fragment.rows.lanes * staging.across
+    # Reads of C would wait for the stores before them, which compilers leave in order.
+    reads_c = not is_const(update.beta, 0) or any(old(problem.sums) in walk_expr(step.value) for step in update.steps)
+    if count == 1 and not update.dst.transposed and not reads_c:
+        column = FIRST_COL if staging.across > 1 else along + start
+        lines = _line_by_line(staging, planes, read, replace(update, alpha=one))
+        add_up = (comment, If(column < update.dst.buffer.shape[-1], (lines,)))
     return (
         Comment(say),
         *((meet,) if staging.reuses or schedule.persistent else ()),
@@ -278,6 +284,32 @@ def staged(
         *((Let(FIRST_ROW if staging.mirrored else FIRST_COL, along + start),) if staging.across > 1 else ()),
         *(add_up if adding >= staging.threads else (If(adding > LOCAL_INDEX, add_up),)),
     )
+
+
+def _line_by_line(staging: Staging, sums: Tile, read: tuple[int, CopyAtom, int], update: EpilogueStore) -> For:
+    """Sums stored as they are read back, up to the last line inside the matrix: with a check in front of each store,
+    compilers read one sum at a time.
+
+    Args:
+        read: planes, and the instruction that reads them.
+    """
+    total, dst = staging.total, update.dst
+    rows, cols = total.fragment.rows, total.fragment.cols
+    buffer = replace(total.buffer, layout=Layout.packed(1, cols.vector))
+    own = Registers(buffer, ThreadValueLayout(AxisLayout(1), cols))
+    first, extent = dst.origin[-2], dst.buffer.shape[-2]
+    inside = minimum(Const(staging.lines[0]), extent - first)
+    line = replace(dst, origin=(*dst.origin[:-2], first + LINE, dst.origin[-1]), rows=1)
+    of_line = replace(sums, origin=(*sums.origin[:-2], LINE, sums.origin[-1]), rows=1)
+    body = (Alloc(buffer), Reduction(own, of_line, *read), replace(update, dst=line, acc=own))
+    return For(LINE, rows.start, inside, rows.lanes, body, unroll_factor=LINES_AT_ONCE)
+
+
+def staged_lines(staging: Staging, acc: Registers, store: tuple[Comment, EpilogueStore], meet: Barrier) -> Body:
+    """The sums of one plane, stored line by line."""
+    where = ", in place of the tiles" if staging.reuses else ""
+    say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."
+    return staged(staging, acc, say, Const(0), store, meet)
 
 
 def _added_across(staging: Staging, acc: Registers, store: tuple[Comment, EpilogueStore], meet: Barrier) -> Body:
@@ -349,6 +381,12 @@ def add_up_slices(problem: Problem, acc: Registers, in_tiles: bool, store: tuple
     where = " in place of the tiles" if reuses else ""
     say = f"Sliced-K: every slice writes its partial sums{where}; then they are added up."
     return staged(Staging(problem, partial, reuses), acc, say, SLICE, store, Barrier())
+
+
+def store_lines(problem: Problem, acc: Registers, store: tuple[Comment, EpilogueStore]) -> Body:
+    """What the lanes of warps have of C, by way of the tiles' memory."""
+    partial = Buffer("sums", problem.sums, Space.LOCAL, Layout.packed(1, *problem.c_tile, pad=SUM_PAD))
+    return staged_lines(Staging(problem, partial, True), acc, store, Barrier())
 
 
 def add_up_parts(problem: Problem, acc: Registers, store: tuple[Comment, EpilogueStore]) -> Body:
@@ -479,9 +517,7 @@ class WarpgroupEpilogue:
             return _added_across(staging, acc, (comment, update), meet)
         if not stores_lines(problem.spec, s, problem.swapped):
             return (comment, update)
-        where = ", in place of the tiles" if staging.reuses else ""
-        say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."
-        return staged(staging, acc, say, Const(0), (comment, update), meet)
+        return staged_lines(staging, acc, (comment, update), meet)
 
     # --- vectors that the functions take ----------------------------------------------------------
 

@@ -341,10 +341,14 @@ class Problem:
         }
         return Load(self._prologue_operand(name), (places.get(operand.axes, line),))
 
-    def is_made_in_registers(self, name: str) -> bool:
-        """Whether an operand that asynchronous copies would bring goes through registers, which a prologue asks for."""
-        is_copied = self.schedule.by_warps and self.operand(name).async_copy and name not in self.packed
-        return is_copied and self.spec.prologue(name) is not None
+    def passes_registers(self, name: str) -> bool:
+        """Whether an operand's tiles are loaded into registers, the next one before the current one's arithmetic: where
+        that is asked for and, of what warps multiply, where a prologue makes elements on the way.
+        """
+        if not self.schedule.by_warps:
+            return self.schedule.prefetch
+        is_copied = self.operand(name).async_copy and name not in self.packed
+        return is_copied and (self.schedule.prefetch or self.spec.prologue(name) is not None)
 
     def prologue(self, name: str, in_registers: bool = False) -> Step | None:
         """The function on an element of A or B, its arrays read from memory.

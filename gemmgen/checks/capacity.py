@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gemmgen.checks.warp_mma import stores_lines
+from gemmgen.checks.warpgroup_mma import SUM_PAD
 from gemmgen.ir.instructions import DPAS_LANES, matrix_instruction
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct
+from gemmgen.schedule.warp_mma import WarpMma
 from gemmgen.spec import GemmSpec
 
 #: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
@@ -76,6 +79,10 @@ def blocks_at_once(spec: GemmSpec, s: Schedule, target: Target) -> int:
     if isinstance(s.mainloop, Direct) and s.sliced_k > 1 and s.tile[0] * s.tile[1] >= MANY_SUMS:
         own = slice_registers(s.tile, s.block_k // s.sliced_k) * spec.accumulator.size
         return TWO_BLOCKS if TWO_BLOCKS * own * work_items <= target.multiprocessor_register_bytes else 0
+    if isinstance(s.mainloop, WarpMma) and s.prefetch:
+        # While one block waits for what it loads, or stores, another multiplies.
+        room = target.multiprocessor_register_bytes // (work_items * register_bytes(spec, s))
+        return min(TWO_BLOCKS, room)
     room = target.multiprocessor_register_bytes // (work_items * max(1, register_bytes(spec, s)))
     return min(s.min_blocks, room, MULTIPROCESSOR_THREADS // work_items)
 
@@ -132,6 +139,8 @@ def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     planes = s.sliced_k * s.lanes_along_k
     staged = planes > 1 or s.cluster_reduction > 1
     partial = planes * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if staged else 0
+    if stores_lines(spec, s):
+        partial = s.block_tile[0] * (s.block_tile[1] // spec.halves + SUM_PAD) * spec.accumulator.size
     both = max(total, partial) if "reused_local_memory" in target.features else total + partial
     return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 
@@ -143,16 +152,21 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
         a = rows // atom.c.rows.values * atom.a.rows.values
         b = cols // atom.c.cols.values * atom.b.cols.values
         operands = (a + b) * atom.a.cols.values * atom.dtype.size * s.register_stages
-        return rows * cols * atom.sums.size + operands
-    work_items = s.all_work_items[0] * s.all_work_items[1]
+        return rows * cols * atom.sums.size + operands + _via_registers(spec, s)
     depth = s.block_k if s.whole_steps else s.b_sub_step or 1
     a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages
     if s.by_blocks and not s.b_sub_step:
         # The rows of A that one read brings are used up before the next have to be there.
         a = s.a.width * s.block_k // (s.sub_group or 1) if s.a.memory == "image" else 0
     b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
-    via = 0
-    if s.prefetch:
-        for x, o, count in (("a", s.a, s.block_tile[0] * s.block_k), ("b", s.b, s.block_k * s.block_tile[1])):
-            via += -(-count // work_items) * spec.read(x, o.prepacked).size if o.memory == "local" else 0
-    return (rows * cols + a + b) * spec.accumulator.size + via
+    return (rows * cols + a + b) * spec.accumulator.size + _via_registers(spec, s)
+
+
+def _via_registers(spec: GemmSpec, s: Schedule) -> int:
+    """What a work-item holds of the next tiles until they are stored to local memory, in bytes."""
+    if not s.prefetch:
+        return 0
+    work_items, via = s.all_work_items[0] * s.all_work_items[1], 0
+    for x, o, count in (("a", s.a, s.block_tile[0] * s.block_k), ("b", s.b, s.block_k * s.block_tile[1])):
+        via += -(-count // work_items) * spec.read(x, o.prepacked).size if o.memory == "local" else 0
+    return via

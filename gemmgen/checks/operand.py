@@ -176,7 +176,7 @@ def async_problems(s: Schedule, target: Target) -> Iterator[str]:
             continue
         if "async_copy" not in target.features:
             yield f"{name}.async_copy, but target {target.name!r} has none: drop it, or use sm_80 or later"
-        if s.prefetch:
+        if s.prefetch and not s.by_warps:
             yield (
                 f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: "
                 f"use prefetch false, or {name}.async_copy false"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gemmgen.checks.gated import may_be_packed
 from gemmgen.checks.types import as_they_are, lacks, other_type
-from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR
+from gemmgen.ir.copy_instructions import ASYNC_COPY, PAIR, SPANNING_VECTOR
 from gemmgen.ir.dtypes import FLOAT8, FLOAT16
 from gemmgen.ir.instructions import (
     ACROSS,
@@ -20,7 +20,7 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.warp_mma import DIRECT_LANES, neighbours
+from gemmgen.schedule.warp_mma import DIRECT_LANES, WarpMma, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Sums of a thread beside them: of 128, ptxas spills.
@@ -44,6 +44,25 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     )
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
+    if s.prefetch and ASYNC_COPY.moves(1, atom.dtype.size):
+        yield (
+            f"prefetch loads elements one by one, but those of {atom.dtype}, of {atom.dtype.size} bytes, are copied "
+            "asynchronously one by one: leave it out"
+        )
+    rows, cols = s.block_tile[0], s.block_tile[1] // spec.halves
+    work_items = s.group[0] * s.group[1]
+    if stores_lines(spec, s) and (work_items % cols or rows % min(rows, work_items // cols)):
+        yield (
+            f"{rows}x{cols} of C, line by line, can't be dealt out evenly to {work_items} work-items, of which a line "
+            f"takes {cols}: use c_width 2"
+        )
+
+
+def stores_lines(spec: GemmSpec, s: Schedule) -> bool:
+    """Whether sums pass through local memory, so that a warp stores lines of C element by element, and not the pairs
+    that lanes have.
+    """
+    return isinstance(s.mainloop, WarpMma) and s.c_width == 1 and s.sliced_k == 1 and spec.c_order == "row"
 
 
 def other_atom(spec: GemmSpec, s: Schedule, known: Iterable[Instruction]) -> str:

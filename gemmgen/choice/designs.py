@@ -62,6 +62,12 @@ OF_WARPS = (
     *product(((4, 8), (8, 8), (4, 16)), ((8, 8), (16, 8), (16, 16))),
     *product(((8, 16),), ((16, 8), (16, 16))),
 )
+#: The same of elements that are loaded ahead one by one; and of float64.
+LOADED_AHEAD = (((8, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
+OF_F64 = (
+    *product(((2, 8), (4, 4), (6, 8)), ((16, 8),)),
+    *(((6, 4), (8, 16)), ((4, 8), (32, 8))),
+)
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
 STAGES = (3, 4)
 #: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
@@ -76,6 +82,7 @@ _WARPS: dict[DType, str] = {
     **dict.fromkeys(FLOAT16, "mma_8x16_16x8"),
     **dict.fromkeys(FLOAT8, "mma_f8_8x16_16x8"),
     I8: "mma_s8_8x16_16x8",
+    F64: "mma_f64_4x8_16x8",
 }
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
 _SMALL = "async_4x4_8x16"
@@ -86,12 +93,23 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """Tiles of warps (`mma.sync`) beside the named ones, where warpgroups don't take A and B as they are stored."""
     if spec.dtype not in _WARPS or "mma" not in target.features:
         return ()
+    base = candidates.load(_WARPS[spec.dtype]).schedule
+    if spec.dtype == F64:
+        return _grown(spec, target, (base,), OF_F64, (base.stages,))
+    anywhere = [spec.ld_unit(x) * spec.element(x).size % VECTOR > 0 for x in "ab"]
+    c_anywhere = spec.ld_unit("c") * spec.result.size % VECTOR > 0
     tiles = OF_WARPS
     if "wgmma" in target.features:
-        if all(spec.ld_unit(x) * spec.element(x).size % VECTOR == 0 for x in "ab"):
+        if not any((*anywhere, c_anywhere)):
             return ()
         tiles = tuple(x for x in OF_WARPS if x[0][0] * x[1][0] >= ROWS)
-    return _grown(spec, target, (candidates.load(_WARPS[spec.dtype]).schedule,), tiles, STAGES)
+    # Where vectors of C begin anywhere, warps store whole lines sooner.
+    plain = base.but(c_width=1) if c_anywhere else base
+    found = _grown(spec, target, (plain,), tiles, STAGES)
+    ahead = plain.but(prefetch=True, register_stages=1, across_tiles=False)
+    if spec.dtype not in FLOAT16 or not any(anywhere):
+        return found
+    return found + _grown(spec, target, (ahead,), LOADED_AHEAD, (2,))
 
 
 def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:

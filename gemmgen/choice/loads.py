@@ -267,7 +267,8 @@ def _with_memory(
     """The account of multiprocessors that are busy for so long, beside memory, and of the sum of K's parts."""
     m, n, k = shape
     in_parts = cast("Amount", parts > 1)
-    partial, groups = products * m * n * 4.0 * parts * in_parts, products * m * ceil(n / SUMMED)
+    size, groups = float(spec.accumulator.size), products * m * ceil(n / SUMMED)
+    partial = products * m * n * size * parts * in_parts
     adding = c.another + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
     late, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)

@@ -69,6 +69,7 @@ class Machine:
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         mma_f64: the same of float64.
         fma: the same of float32.
+        edge_f64: how much longer a block of float64 takes whose last rows lie outside, for which copies fill in zeros.
         fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
         arrive: bytes that come to a multiprocessor in a cycle.
         alone: the same from memory, where others ask for little.
@@ -83,8 +84,8 @@ class Machine:
             2026-11-27 never did.
         latency: cycles from asking for a tile until it is there, while others are asked for.
         met: how many more where a cluster shares it: all of its blocks must have room.
-        read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
-            that read it together.
+        read_fma, read_mma, read_mma_f64, read_wgmma: bytes of shared memory that warps read in a cycle, each operand
+            once for all that read it together; of float64 by single elements.
         busy: threads that keep a multiprocessor's units busy, with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
@@ -98,7 +99,7 @@ class Machine:
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
         store_apart: the same by itself of a warpgroup's pair, as it lies in registers.
-        store_line: cycles for each element of a block that warps store line by line, by way of shared memory.
+        store_line: the same of warps that store line by line, by way of shared memory.
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
         copy_single, copy_across, copy_conflicts: the same of an element by itself; of one whose tile is transposed; of
@@ -129,6 +130,7 @@ class Machine:
     mma: float
     mma_f64: float
     fma: float
+    edge_f64: float = 0.5
     launch: float = 0.294
     another: float = 1.1
     packing: float = 1.58
@@ -146,6 +148,7 @@ class Machine:
     met: float = 500.0
     read_fma: float = 165.0
     read_mma: float = 58.5
+    read_mma_f64: float = 80.0
     read_wgmma: float = 128.0
     busy: float = 424.0
     own_work: float = 0.588

@@ -23,6 +23,7 @@ from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.loads import account_without_tiles, has_no_tiles
 from gemmgen.choice.machine import SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.choice.rates import Rates, Weighed, weighed
+from gemmgen.ir.dtypes import F64
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -164,6 +165,8 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     blocks = placed[0] * placed[1] * products
     share, depths = blocks * of.parts / d.cores, k / (of.parts * d.depth)
     each, steps = np.ceil(share), np.ceil(depths)
+    if spec.dtype == F64:
+        each = each + c.edge_f64 * _is_left_over(extents[0], d.block[0])
     if len(of.packing):
         each = _gathered(d, share, each, products * k * extents, c)
     even = np.where(d.dealt, share, each) if of.deals else each
@@ -189,7 +192,7 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     if of.deals:
         own += d.dealt * end
     functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
-    sums, summing = _sum(of, shape, c, products) if of.adds else (0.0, 0.0)
+    sums, summing = _sum(spec, of, shape, c, products) if of.adds else (0.0, 0.0)
     memory, cached = c.memory_times(np.add(_bytes(spec, of, shape, products), sums))
     # Few multiprocessors can't have all that memory could give.
     used = np.where(d.dealt, d.cores, np.minimum(blocks * of.parts, d.cores))
@@ -334,11 +337,11 @@ def _bytes(spec: GemmSpec, of: Weighed, shape: Sizes, products: int) -> Numbers 
     return products * found
 
 
-def _sum(of: Weighed, shape: Sizes, c: Machine, products: int) -> tuple[Numbers, Numbers]:
+def _sum(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int) -> tuple[Numbers, Numbers]:
     """Bytes of sums of K's parts, and microseconds of the kernel that adds them up, and of a cluster's own sum."""
-    d, (m, n, _) = of.rates, shape
+    d, (m, n, _), size = of.rates, shape, float(spec.accumulator.size)
     planes = of.parts / d.joined
-    sums, groups = np.where(planes > 1, planes * (products * m * n * 4.0), 0.0), products * m
+    sums, groups = np.where(planes > 1, planes * (products * m * n * size), 0.0), products * m
     if of.deals:
         sums += d.dealt_bytes
         groups = np.where(d.dealt, np.minimum(m, c.cores * d.block[0]), groups)

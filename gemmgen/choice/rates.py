@@ -10,9 +10,9 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import FMA, LINE, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
+from gemmgen.choice.columns import FMA, LINE, MMA, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
 from gemmgen.choice.epilogue import PROLOGUE, of_prologue, of_sums
-from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine
+from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine, beside
 from gemmgen.ir.dtypes import F64, DType
 from gemmgen.spec import GemmSpec
 
@@ -53,7 +53,7 @@ class Rates(NamedTuple):
         torn: how many more where they are not.
         width: elements of C that a thread stores at once.
         alone: cycles to store an element by itself, where operands are swapped; otherwise 0.
-        slices: cycles to add up what slices of sliced-K have, and to store a block line by line.
+        slices: cycles to add up what slices of sliced-K have.
         begin: cycles of a block's beginning.
         free: how much of storing each other block hides: none where blocks stay.
         turns: how much of it warpgroups hide that store one after the other.
@@ -150,7 +150,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
-    store, torn, of_block = _stores(spec, d, vector, single, swapped, c)
+    store, torn = _stores(spec, d, vector, single, swapped, c)
     return Rates(
         block=d.block,
         cluster=d.cluster,
@@ -177,7 +177,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         torn=torn,
         width=d.width,
         alone=np.where(swapped, single, 0.0),
-        slices=(c.slice * (d.slices - 1) + of_block) * area,
+        slices=c.slice * (d.slices - 1) * area,
         begin=c.begin + _own(d, c) + c.stay * d.stays + c.meet * (in_cluster > 1),
         free=np.where(stays, 0.0, c.aside),
         turns=c.aside * (d.turns - 1),
@@ -186,7 +186,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         waiting=_waiting(d),
         joined=d.joined,
         joining=np.where(d.joined > 1, c.another, 0.0),
-        dealt_bytes=np.where(dealt, 2 * c.cores * area * 4, 0.0),
+        dealt_bytes=np.where(dealt, 2 * c.cores * area * spec.accumulator.size, 0.0),
         stays=stays,
         dealt=dealt,
         swapped=swapped,
@@ -195,16 +195,16 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
 
 def _stores(
     spec: GemmSpec, d: Designs, vector: Numbers, single: Numbers, swapped: npt.NDArray[np.bool_], c: Machine
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Cycles to store an element of C; how many more where its lines are no multiples of what a thread stores at once;
-    and those for each element of a whole block, where it goes line by line.
+) -> tuple[Numbers, Numbers]:
+    """Cycles to store an element of C; and how many more where its lines are no multiples of what a thread stores at
+    once.
     """
     of_warpgroups, by_tma = d.unit == WGMMA, d.staged > 0
-    by_lines = of_warpgroups & ~swapped & ~by_tma & (d.width == 1)
-    by_threads = np.where(by_lines, 0.0, np.where(d.width > 1, vector, single))
+    by_lines = ((of_warpgroups & ~swapped) | (d.unit == MMA)) & ~by_tma & (d.width == 1) & (d.slices == 1)
+    by_threads = np.where(by_lines, c.store_line, np.where(d.width > 1, vector, single))
     alone = np.where(of_warpgroups & (d.width == 2), c.store_apart, single)
     store = np.where(by_tma, spec.result.size / c.store, by_threads)
-    return store, np.where(by_tma, 0.0, alone - by_threads), c.store_line * by_lines
+    return store, np.where(by_tma, 0.0, alone - by_threads)
 
 
 def _own(d: Designs, c: Machine) -> Numbers:
@@ -225,12 +225,17 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
     passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
     # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
     enough = busy * (64 / d.sums) ** c.own_work
-    multiply = np.maximum(volume / peak, volume * passes * spec.dtype.size / reads)
+    of_peak, of_reads = volume / peak, volume * passes * spec.dtype.size / reads
+    # Reads of float64 take nearly as long as its instructions.
+    multiply = beside(of_peak, of_reads, c.hidden) if spec.dtype == F64 else np.maximum(of_peak, of_reads)
     return multiply + volume * of_sums(spec, d.depth), d.threads / enough
 
 
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
     """Cycles to copy a step's tiles of whole blocks by threads."""
+    if spec.dtype == F64:
+        # Its instructions take so long that copies find room beside them.
+        return np.zeros_like(d.depth)
     # Elements of fewer than 4 bytes that are copied one by one go through registers.
     alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if spec.dtype.size < 4 else 1.0))
@@ -279,9 +284,8 @@ def _of_units(dtype: DType, c: Machine) -> Numbers:
     """By what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and cycles to store
     an element by vectors and by itself.
     """
-    # Lanes read whole elements of float64, so that shared memory gives all that it can; and fewer threads keep units
-    # busy that take longer for as many bytes.
-    read_mma, rate = c.read_wgmma if dtype == F64 else c.read_mma, c.rate("mma", dtype)
+    # Fewer threads keep units busy that take longer for as many bytes.
+    read_mma, rate = c.read_mma_f64 if dtype == F64 else c.read_mma, c.rate("mma", dtype)
     busy_mma = c.busy * rate * dtype.size / (c.mma * 2)
     return np.array(
         (

@@ -302,7 +302,8 @@ class Direct(Mainloop):
             edge = "; at the edge of C there are none" if self.inside else ""
             say = (Comment(f"Whole steps of {self.said_step} along K{edge}."),)
         elif not exact:
-            say = (Comment("Main loop; cp.async fills in zeros past K."),)
+            fills = "cp.async fills in zeros past K" if self.tiles.pipe.sync != "barrier" else "zeros are stored past K"
+            say = (Comment(f"Main loop; {fills}."),)
         return (*say, *self._whole_and_edge(main), *(self._rest() if has_rest else ()))
 
     @property

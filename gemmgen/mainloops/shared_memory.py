@@ -45,8 +45,9 @@ class SharedTiles:
     def pipe(self) -> Pipe:
         """How the ring is handed over."""
         s = self.problem.schedule
-        sync: Sync = "mbarrier" if s.mbarrier else "async_group" if s.asynchronous else "barrier"
-        through_registers = s.prefetch or any(self.problem.is_made_in_registers(x) for x in "ab")
+        through_registers = any(map(self.problem.passes_registers, "ab"))
+        copied = any(self.problem.operand(x).async_copy and not self.problem.passes_registers(x) for x in "ab")
+        sync: Sync = "mbarrier" if s.mbarrier else "async_group" if copied else "barrier"
         leads = sync != "barrier" or "leading_barriers" in self.problem.target.features
         pipe = Pipe(self.name, s.stages, sync, through_registers, leads, batch=max(1, s.mbarrier))
         pipe = replace(pipe, before=BEFORE) if s.stream_k else pipe
@@ -124,15 +125,17 @@ class SharedTiles:
     def _cooperative_instruction(self, name: str, tile: Tile) -> tuple[CopyAtom, int]:
         """What fills a tile, and how many neighbours it moves."""
         operand, matrix = self.problem.operand(name), self.problem.source(name)
-        if operand.async_copy and not self.problem.is_made_in_registers(name):
+        if operand.async_copy and not self.problem.passes_registers(name):
             along = tile.transposed == self.problem.is_transposed(name)
             return ASYNC_COPY, ASYNC_COPY.widest(operand.width, matrix.dtype.size) if along else 1
+        if operand.async_copy and self.problem.schedule.prefetch:
+            return SCALAR, 1
         return self.problem.vector(operand.width, max(matrix.dtype, tile.buffer.dtype, key=lambda dtype: dtype.size))
 
     def _vias(self, name: str, tile: Tile, width: int) -> tuple[Buffer, ...]:
         """Registers of a tile's parts, if it is loaded before the arithmetic and stored to shared memory after it."""
         s = self.problem.schedule
-        if not (s.prefetch or self.problem.is_made_in_registers(name)):
+        if not self.problem.passes_registers(name):
             return ()
         threads, parts = s.all_work_items[0] * s.all_work_items[1], len(self.problem.parts_of(name))
         layout = Layout.packed(-(-tile.rows * tile.cols // (parts * width * threads)), width)

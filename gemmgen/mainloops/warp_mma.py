@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from gemmgen import epilogues
+from gemmgen.checks.warp_mma import stores_lines
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
@@ -120,6 +122,13 @@ class WarpMma(Direct):
     def exchanged(self) -> Body:
         """A gate, and the exchange."""
         return (*super().exchanged(), *exchange.statements(self.combined, self._side_by_side))
+
+    def _store(self) -> Body:
+        """From registers, or line by line."""
+        if not stores_lines(self.problem.spec, self.schedule):
+            return super()._store()
+        store = epilogues.store_from_registers(self.problem, self.results)
+        return *self.exchanged(), *epilogues.store_lines(self.problem, self.results, store)
 
     # --- sums in two steps ------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ def _fold(stmt: Stmt) -> Body:
             return (Block(then if value else orelse),)
         case If(_, (), ()):
             return ()
+        case If(_, then, orelse) if then == orelse:
+            return (Block(then),)
         case If(outer, (If(inner, then, ()),), ()):
             return (If(both(outer, inner), then),)
     return (stmt,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gemmgen.records import dataclass
-from gemmgen.schedule.fields import ThreadAtom, flag, number
+from gemmgen.schedule.fields import ThreadAtom, number
 from gemmgen.schedule.mainloop import (
     IN_LOCAL_MEMORY,
     OF_SUB_GROUPS,
@@ -13,6 +13,7 @@ from gemmgen.schedule.mainloop import (
     Method,
     across_field,
     mbarrier_field,
+    prefetch_field,
     register_stages_field,
     slices_field,
     snake_field,
@@ -47,7 +48,7 @@ class SharedMemory(Mainloop):
     stages: int = stages_field(1, least=1)
     mbarrier: int = mbarrier_field(0, least=0)
     sliced_k: int = slices_field()
-    prefetch: bool = flag("the next tile is loaded into registers ahead")
+    prefetch: bool = prefetch_field()
     register_stages: int = register_stages_field()
     across_tiles: bool = across_field()
     min_blocks: int = number(

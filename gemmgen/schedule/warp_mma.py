@@ -13,6 +13,7 @@ from gemmgen.schedule.mainloop import (
     OperandKeys,
     across_field,
     both,
+    prefetch_field,
     register_stages_field,
     slices_field,
     stages_field,
@@ -36,6 +37,9 @@ class WarpMma(Mainloop):
         atom: `mma` of 16-bit floats, `mma_s8` of int8, `mma_f8` of 8-bit floats, `mma_f64` of float64, `mma_tf32` of
             float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of elements
             taken apart in two, with sums as good as float32's.
+        prefetch: whether elements are loaded one by one into registers instead, the next tile before the current tile's
+            arithmetic, and stored to shared memory after it: for lines that begin anywhere, of which asynchronous
+            copies, which are of 4 bytes and more, bring nothing smaller.
         stages, sliced_k, register_stages, across_tiles: as in `SharedMemory`.
     """
 
@@ -45,6 +49,7 @@ class WarpMma(Mainloop):
     atom: WarpAtom = word("mma", "what multiplies: a warp by matrix instructions", "dpas")
     stages: int = stages_field(1, least=1)
     sliced_k: int = slices_field()
+    prefetch: bool = prefetch_field()
     register_stages: int = register_stages_field()
     across_tiles: bool = across_field()
 

@@ -108,6 +108,45 @@ def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator)
     check(spec, schedule, rng, 5)
 
 
+AHEAD: dict[str, object] = {"prefetch": True, "stages": 2, "across_tiles": False, "register_stages": 1, "c_width": 1}
+
+
+@pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
+def test_elements_loaded_ahead_one_by_one(spec: GemmSpec, rng: np.random.Generator) -> None:
+    check(spec, small(**AHEAD), rng, 5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": 3},
+        {"across_tiles": True, "register_stages": 2},
+        {"split_k": 2},
+        {"sliced_k": 2, "block_k": 64},
+        {"a": replace(small().a, prepacked=True)},
+        {"c_width": 2},
+    ],
+    ids=lambda x: "-".join(x),
+)
+def test_what_goes_with_elements_loaded_ahead(changes: dict[str, object], rng: np.random.Generator) -> None:
+    check(SPEC, small(**AHEAD | changes), rng, 3)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        GemmSpec(dtype=I8),
+        GemmSpec(dtype=F16, prologue_a="a * 2", prologue_b="b + 1"),
+        GemmSpec(dtype=BF16, epilogue=("relu",)),
+        GemmSpec(dtype=BF16, wide=True),
+    ],
+    ids=["int8", "prologues", "epilogue", "wide"],
+)
+def test_elements_loaded_ahead_of_what_they_multiply(spec: GemmSpec, rng: np.random.Generator) -> None:
+    method: Method = "mma_s8" if spec.dtype == I8 else "mma"
+    check(spec, defaults(method, (2, 4), (16, 8)).but(**AHEAD), rng, 3)
+
+
 def test_assumptions_leave_no_guards(rng: np.random.Generator) -> None:
     spec = replace(SPEC, multiple_of=(32, 32, 32), ld_multiple=8)
     check_products(driver.lower_program(spec, small(), SM_80), spec, rng, (64, 32, 96), factors=(1.0, 0.0), pad=8)

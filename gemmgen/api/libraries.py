@@ -503,7 +503,11 @@ class Gpu(Library):
 
     def must_wait(self) -> bool:
         torch = sys.modules.get("torch")
-        return torch is not None and bool(torch.cuda.is_current_stream_capturing())
+        try:
+            return torch is not None and bool(torch.cuda.is_current_stream_capturing())
+        except RuntimeError:
+            # Of a fork, where CUDA does not work: the launch says so, with a remedy.
+            return True
 
     def is_writable(self, operand: Operand) -> bool:
         return not cast(DeviceMatrix, operand.array).readonly

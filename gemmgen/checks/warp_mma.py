@@ -97,8 +97,8 @@ def _lanes(s: Schedule) -> Iterator[str]:
         )
     elif s.c_width not in _C_WIDTHS:
         yield (
-            f"c_width = {s.c_width}: use 1 or 2, which atom {s.atom} gives a lane, or 4 or 8, for which lanes exchange "
-            "sums"
+            f"c_width = {s.c_width}: use 2, which atom {s.atom} gives a lane, 4 or 8, for which lanes exchange sums, "
+            "or 1, by which warps store whole lines"
         )
 
 

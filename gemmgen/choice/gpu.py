@@ -47,8 +47,8 @@ def choose_for_gpu(spec: GemmSpec, shape: Shape, target: Target, products: int =
         products: of a batch.
     """
     m, n, k = shape
-    # Where a size is 0 any schedule will do.
-    return _choose(spec, (max(1, m), max(1, n), max(1, k)), target, products, machine_of(target))
+    # Where a size is 0, or there are no products, any schedule will do.
+    return _choose(spec, (max(1, m), max(1, n), max(1, k)), target, max(1, products), machine_of(target))
 
 
 @lru_cache(maxsize=1024)

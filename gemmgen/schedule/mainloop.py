@@ -63,7 +63,8 @@ IN_LOCAL_MEMORY = both("width", "prepacked", "memory", "transposed", "pad", "asy
 
 
 #: Fields that several members have, each of one meaning: slots of a ring, reading ahead, parts of a step, tiles of a
-#: batch, loading ahead, reading on into the next tile, registers of a thread, order of the arithmetic, meeting before each step.
+#: batch, loading ahead, reading on into the next tile, registers of a thread, order of the arithmetic, meeting before
+#: each step.
 stages_field = partial(number, help="slots of the ring in local memory", like=2, most=64, tries=(1, 2, 3, 4, 6, 12, 16))
 register_stages_field = partial(number, 1, "2 where the next step's operands are read ahead of use", 2, 2, (1, 2, 3))
 slices_field = partial(number, 1, "parts of each step of K, each with work-items of its own", 4, 32, (1, 2, 4))

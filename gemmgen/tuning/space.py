@@ -464,6 +464,7 @@ def _warp_mma(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
         *each,
         Axis("stages", (1, 2, 3, 4, 5, 6, 8)),
         Axis("sliced_k", (1, 2, 4)),
+        Axis("prefetch", (False, True) if spec.dtype.size < 4 else (False,)),
         Axis("register_stages", (1, 2)),
         Axis("across_tiles", (False, True), when=_is("register_stages", 2)),
         *_parts_of_k(target),

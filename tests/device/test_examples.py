@@ -54,7 +54,7 @@ UNTUNED = re.compile(r"gemmgen: (?:there (?:is no record for|are no records of)|
 ONLY_UNDERSTOOD = {
     "bench": (("--seed", "-1"), "--seed -1 < 0: give 0 or more"),
     "fuzz": (("--examples", "x"), "examples 'x' is no whole number"),
-    "tune": (("--layout", "x"), "layout 'x'"),
+    "tune": (("--seed", "-1"), "--seed -1: give 0"),
 }
 
 
@@ -163,13 +163,13 @@ def complaint(command: list[str], code: int, said: str) -> str | None:
 def test_what_a_machine_lacks_hides_no_complaint() -> None:
     """A command that is only understood is told of with the option that was added to it, or its refusal misleads."""
     command, lacks = ["tune", "--shapes", "300x400x500"], "tuning needs Optuna: pip install 'gemmgen[tune]'"
-    refused, wrong = "layout 'x' is not like `row`", "size '3' is not like 4096"
+    refused, wrong = "--seed -1: give 0 to 4294967295", "size '3' is not like 4096"
     assert complaint(command, 2, f"gemmgen: {refused}\n") is None
     assert complaint(command, 2, f"gemmgen: 2 problems\n  - {lacks}\n  - {refused}\n") is None
     assert complaint(command, 2, f"gemmgen: 2 problems\n  - {wrong}\n  - {refused}\n") is not None
     told = complaint(command, 2, f"gemmgen: {lacks}\n")
     assert told is not None
-    assert told.startswith("tune --shapes 300x400x500 --layout x: ")
+    assert told.startswith("tune --shapes 300x400x500 --seed -1: ")
 
 
 PAGES_WITH_COMMANDS = [page for page in PAGES if commands(page)]

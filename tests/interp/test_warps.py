@@ -108,12 +108,13 @@ def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator)
     check(spec, schedule, rng, 5)
 
 
+#: Elements that are loaded ahead one by one, and C line by line.
 AHEAD: dict[str, object] = {"prefetch": True, "stages": 2, "across_tiles": False, "register_stages": 1, "c_width": 1}
 
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
 def test_elements_loaded_ahead_one_by_one(spec: GemmSpec, rng: np.random.Generator) -> None:
-    check(spec, small(**AHEAD), rng, 5)
+    check(spec, small().but(**AHEAD), rng, 5)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +127,10 @@ def test_elements_loaded_ahead_one_by_one(spec: GemmSpec, rng: np.random.Generat
         {"a": replace(small().a, prepacked=True)},
         {"c_width": 2},
     ],
-    ids=lambda x: "-".join(x),
+    ids="-".join,
 )
 def test_what_goes_with_elements_loaded_ahead(changes: dict[str, object], rng: np.random.Generator) -> None:
-    check(SPEC, small(**AHEAD | changes), rng, 3)
+    check(SPEC, small().but(**AHEAD | changes), rng, 3)
 
 
 @pytest.mark.parametrize(

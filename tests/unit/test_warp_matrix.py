@@ -156,7 +156,17 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (
             SPEC,
             MMA.but(c_width=16),
-            "use 1 or 2, which atom mma gives a lane, or 4 or 8, for which lanes exchange sums",
+            "use 2, which atom mma gives a lane, 4 or 8, for which lanes exchange sums, or 1, by which warps store whole",
+        ),
+        (
+            GemmSpec(dtype=F64),
+            defaults("mma_f64").but(prefetch=True),
+            "prefetch loads elements one by one, but those of float64, of 8 bytes, are copied asynchronously one by one",
+        ),
+        (
+            SPEC,
+            MMA.but(tile=(8, 6), c_width=1),
+            "128x48 of C, line by line, can't be dealt out evenly to 128 work-items, of which a line takes 48",
         ),
         (SPEC, MMA.but(tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
         (SPEC, MMA.but(block_k=24), "block_k = 24 is not made of steps of 16"),

@@ -106,7 +106,7 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     # Where vectors of C begin anywhere, warps store whole lines sooner.
     plain = base.but(c_width=1) if c_anywhere else base
     found = _grown(spec, target, (plain,), tiles, STAGES)
-    ahead = plain.but(prefetch=True, register_stages=1, across_tiles=False)
+    ahead = base.but(prefetch=True, register_stages=1, across_tiles=False, c_width=1)
     if spec.dtype not in FLOAT16 or not any(anywhere):
         return found
     return found + _grown(spec, target, (ahead,), LOADED_AHEAD, (2,))

@@ -995,8 +995,8 @@ def test_vectors_of_a_and_b_and_odd_lines_of_c() -> None:
     ("shape", "block"), [((960, 1216, 1728), (48, 64)), ((768, 3136, 1920), (96, 64)), ((1472, 2624, 1856), (64, 64))]
 )
 def test_tiles_of_float64(shape: Shape, block: tuple[int, int]) -> None:
-    """By 48x64 the first takes 75 us, by 64x64 in two parts 93. The last, whose rows 96 does not divide, takes 348 us by
-    96x64, and 272.
+    """By 48x64 the first takes 75 us, by 64x64 in two parts 93. 96 does not divide the last one's rows: 348 us, and
+    272 by 64x64.
     """
     assert choose(assuming_no_gaps(GemmSpec(dtype=F64), shape), shape, H200).block_tile == block
 

@@ -156,12 +156,12 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (
             SPEC,
             MMA.but(c_width=16),
-            "use 2, which atom mma gives a lane, 4 or 8, for which lanes exchange sums, or 1, by which warps store whole",
+            "use 2, which atom mma gives a lane, 4 or 8, for which lanes exchange sums, or 1, by which warps",
         ),
         (
             GemmSpec(dtype=F64),
             defaults("mma_f64").but(prefetch=True),
-            "prefetch loads elements one by one, but those of float64, of 8 bytes, are copied asynchronously one by one",
+            "prefetch loads elements one by one, but those of float64, of 8 bytes, are copied asynchronously",
         ),
         (
             SPEC,

@@ -26,8 +26,9 @@ FMA, MMA, WGMMA = range(3)
 LINE, SECTOR = 128, 32
 #: Bytes that a thread copies asynchronously, at least.
 WORD = 4
-#: Instructions for an element that a thread loads ahead by itself: others multiply while it is on its way.
-AHEAD = 0.6
+#: Instructions for an element that a thread loads ahead by itself, of lines along K and of lines across it: others
+#: multiply while it is on its way.
+AHEAD, AHEAD_ACROSS = 0.8, 0.4
 #: How many times the instructions of another copy one has whose width is told at run time.
 NARROWER = 1.25
 #: Threads of a warpgroup, and rows that its instructions multiply.
@@ -226,7 +227,7 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or seen % width == 0)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     if s.by_warps and s.prefetch and not operand.prepacked:
-        return AHEAD, 0.0
+        return (AHEAD if by_k else AHEAD_ACROSS), 0.0
     if operand.prepacked:
         return 1 / operand.width, 0.0
     return (each / width, 0.0) if along and whole else (1.0, across)

@@ -97,7 +97,7 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     if spec.dtype == F64:
         return _grown(spec, target, (base,), OF_F64, (base.stages,))
     anywhere = [spec.ld_unit(x) * spec.element(x).size % VECTOR > 0 for x in "ab"]
-    c_anywhere = spec.ld_unit("c") * spec.result.size % VECTOR > 0
+    c_anywhere = spec.c_order == "row" and spec.ld_unit("c") * spec.result.size % VECTOR > 0
     tiles = OF_WARPS
     if "wgmma" in target.features:
         if not any((*anywhere, c_anywhere)):
@@ -107,7 +107,7 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     plain = base.but(c_width=1) if c_anywhere else base
     found = _grown(spec, target, (plain,), tiles, STAGES)
     ahead = base.but(prefetch=True, register_stages=1, across_tiles=False, c_width=1)
-    if spec.dtype not in FLOAT16 or not any(anywhere):
+    if spec.dtype not in FLOAT16 or spec.c_order == "col" or not any(anywhere):
         return found
     return found + _grown(spec, target, (ahead,), LOADED_AHEAD, (2,))
 

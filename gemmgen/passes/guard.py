@@ -76,6 +76,7 @@ class _Guard:
     def statement(self, stmt: Stmt, scope: Knowledge) -> Body:
         match stmt:
             case For():
+                stmt = replace(stmt, stop=map_expr(stmt.stop, partial(_proved, scope)))
                 stop, inner = stmt.stop, scope
                 match scope.lets.get(stop):
                     case Select(condition, whole, none) if none == stmt.start:

@@ -127,8 +127,10 @@ def look_ahead(schedule: Schedule) -> set[str]:
         return {is_any, f"k_ahead < {stop}", f"k_ahead + {depth} <= {stop}", f"k_next < {stop}"}
     begin = {f"{stop} >= {i * step}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
     across = {is_any, f"k0 + {step} < {stop}"} if schedule.across_tiles else set()
-    # A single slot that is filled through registers is filled a step ahead, too.
-    return begin | across | ({f"k0 + {2 * step} <= {stop}"} if schedule.prefetch else set())
+    if not schedule.prefetch:
+        return begin | across
+    # A single slot that is filled through registers is filled a step ahead, too; several in a loop before the first.
+    return begin | across | {f"k0 + {2 * step} <= {stop}", f"load_stage * {step} + {step} <= {stop}"}
 
 
 def in_numbers(line: str, values: Mapping[str, int]) -> str:

@@ -409,7 +409,8 @@ def test_the_best_is_of_the_types_and_of_the_target() -> None:
     assert all(name.startswith(("mma_", "wgmma_", "gemv_")) for dtype in (F64, BF16, I8) for name in found[dtype])
     assert {"async_8x8_8x16", "mbarrier_8x16_16x16"} <= {*found[F32]}
     assert not any("tf32" in name or "atomic" in name for name in found[F32])
-    assert candidates(BF16, TARGETS["sm_80"]) == ("mma_8x16_16x8", "mma_direct_8x16", "mma_4x8_16x8", "mma_8x16_16x16")
+    of_warps = ("mma_8x16_16x8", "mma_8x8_16x16_prefetch", "mma_direct_8x16", "mma_4x8_16x8", "mma_8x16_16x16")
+    assert candidates(BF16, TARGETS["sm_80"]) == of_warps
     assert "wgmma_128x256_s4" not in candidates(BF16, TARGETS["sm_90a"], ld_multiple=1)
     assert "L3_SIMD_32x2_1x8" in candidates(F32, TARGETS["intel"])
     assert not candidates(F8_E4M3, TARGETS["sm_80"])

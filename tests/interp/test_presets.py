@@ -232,7 +232,8 @@ def rings(schedule: Schedule) -> list[Schedule]:
         return [
             schedule.but(stages=places * schedule.mbarrier) for places in ((3,) if schedule.stream_k else (3, 4, 5))
         ]
-    return [schedule.but(stages=stages) for stages in ((2, 3, 4) if schedule.across_tiles else (1, 2, 3, 4))]
+    least = 2 if schedule.across_tiles or schedule.by_warps else 1
+    return [schedule.but(stages=stages) for stages in range(least, 5)]
 
 
 def too_long(preset: Preset, schedule: Schedule) -> bool:

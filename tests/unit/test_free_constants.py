@@ -26,6 +26,8 @@ _MEMBER = re.compile(r"^    (?:    )?(?:alignas\((\d+)\) )?([\w ]+?) \w+((?:\[[^
 _BYTES = {"float": 4, "double": 8, "unsigned long long": 8, "__nv_bfloat16": 2, "signed char": 1, "__nv_fp8_e4m3": 1}
 #: Lines that change how fast a file is, and not what it computes.
 _SPEED = re.compile(r"^ *(?:#pragma (?:GCC )?unroll.*|griddepcontrol_launch_dependents\(\);)\n", re.MULTILINE)
+#: The same of blocks of a multiprocessor: other tiles may leave no room for as many.
+_BLOCKS = re.compile(r"(?<=::THREADS), \d(?=\))")
 #: What a device has too little of, which compilers or launches say.
 _CAPACITY = re.compile(r"(?:local memory|registers) .* on this target")
 #: Changes whose file has a shorter formula for the same number: of a part of K that is whole by then.
@@ -45,7 +47,8 @@ def refuses(text: str, values: dict[str, int]) -> bool:
     """Whether a guard of a file stops a compiler that sees these values."""
     for holds, fails in _GUARD.findall(text):
         condition = (holds or fails).replace("/", "//").replace("&&", "and").replace("||", "or")
-        condition = condition.replace("sizeof(Shared)", str(shared_bytes(text, values)))
+        if "sizeof(Shared)" in condition:
+            condition = condition.replace("sizeof(Shared)", str(shared_bytes(text, values)))
         condition = _SIZEOF.sub(
             lambda tile: f"({_BYTES[tile[1]]}{tile[2].replace('[', ' * (').replace(']', ')')})", condition
         )
@@ -68,7 +71,7 @@ def shared_bytes(text: str, values: Mapping[str, int]) -> int:
 
 def below(text: str) -> str:
     """A file without its head comment, its constants and their guards, and what changes its speed alone."""
-    body = _SPEED.sub("", _GUARD.sub("", _DEFINED.sub("", text[text.index("\n\n") :])))
+    body = _SPEED.sub("", _GUARD.sub("", _DEFINED.sub("", _BLOCKS.sub("", text[text.index("\n\n") :]))))
     return re.sub(r"\n\n+", "\n", re.sub(r"^// .*\.\n(?=\n)|^#undef [A-Z_]+$", "", body, flags=re.MULTILINE))
 
 

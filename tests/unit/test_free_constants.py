@@ -30,8 +30,9 @@ _SPEED = re.compile(r"^ *(?:#pragma (?:GCC )?unroll.*|griddepcontrol_launch_depe
 _BLOCKS = re.compile(r"(?<=::THREADS), \d(?=\))")
 #: What a device has too little of, which compilers or launches say.
 _CAPACITY = re.compile(r"(?:local memory|registers) .* on this target")
-#: Changes whose file has a shorter formula for the same number: of a part of K that is whole by then.
-SHORTER = {("smem_8x8_double_packed", "block_k", 32)}
+#: Changes whose file has a shorter formula for the same number: of a part of K that is whole by then, of a line that
+#: all work-items have.
+SHORTER = {("smem_8x8_double_packed", "block_k", 32), ("mma_8x8_16x16_prefetch", "tile", (8, 16))}
 
 
 def values_in(text: str) -> dict[str, int]:

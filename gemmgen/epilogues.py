@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen import groups
-from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD, stores_lines
+from gemmgen.checks.lines_of_c import SUM_PAD, stores_lines
+from gemmgen.checks.warpgroup_mma import TURNED_PAD
 from gemmgen.epilogue import OPERANDS, UP, Applied
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, CopyAtom, ThreadValueLayout
@@ -180,10 +181,10 @@ def factor(problem: Problem) -> Expr:
     return problem.alpha if problem.spec.gate is None else number(1, problem.sums)
 
 
+# --- through shared memory ------------------------------------------------------------------------
+
 #: A line of a block, and how many a thread reads before it stores the first.
 LINE, LINES_AT_ONCE = Var("line"), 4
-
-# --- through shared memory ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

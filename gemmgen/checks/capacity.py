@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gemmgen.checks.warp_mma import stores_lines
-from gemmgen.checks.warpgroup_mma import SUM_PAD
+from gemmgen.checks.lines_of_c import SUM_PAD, stores_lines
 from gemmgen.ir.instructions import DPAS_LANES, matrix_instruction
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -79,12 +78,10 @@ def blocks_at_once(spec: GemmSpec, s: Schedule, target: Target) -> int:
     if isinstance(s.mainloop, Direct) and s.sliced_k > 1 and s.tile[0] * s.tile[1] >= MANY_SUMS:
         own = slice_registers(s.tile, s.block_k // s.sliced_k) * spec.accumulator.size
         return TWO_BLOCKS if TWO_BLOCKS * own * work_items <= target.multiprocessor_register_bytes else 0
-    if isinstance(s.mainloop, WarpMma) and s.prefetch:
-        # While one block waits for what it loads, or stores, another multiplies.
-        room = target.multiprocessor_register_bytes // (work_items * register_bytes(spec, s))
-        return min(TWO_BLOCKS, room)
+    # While one block of warps waits for what it has loaded ahead, or stores, another multiplies.
+    asked = TWO_BLOCKS if isinstance(s.mainloop, WarpMma) and s.prefetch else s.min_blocks
     room = target.multiprocessor_register_bytes // (work_items * max(1, register_bytes(spec, s)))
-    return min(s.min_blocks, room, MULTIPROCESSOR_THREADS // work_items)
+    return min(asked, room, MULTIPROCESSOR_THREADS // work_items)
 
 
 def slice_registers(tile: tuple[int, int], depth: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gemmgen.checks.gated import may_be_packed
+from gemmgen.checks.lines_of_c import comes_out_even, stores_lines
 from gemmgen.checks.types import as_they_are, lacks, other_type
 from gemmgen.ir.copy_instructions import ASYNC_COPY, PAIR, SPANNING_VECTOR
 from gemmgen.ir.dtypes import FLOAT8, FLOAT16
@@ -20,7 +21,7 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.warp_mma import DIRECT_LANES, WarpMma, neighbours
+from gemmgen.schedule.warp_mma import DIRECT_LANES, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Sums of a thread beside them: of 128, ptxas spills.
@@ -51,18 +52,11 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         )
     rows, cols = s.block_tile[0], s.block_tile[1] // spec.halves
     work_items = s.group[0] * s.group[1]
-    if stores_lines(spec, s) and (work_items % cols or rows % min(rows, work_items // cols)):
+    if stores_lines(spec, s) and not comes_out_even((rows, cols), 1, work_items):
         yield (
             f"{rows}x{cols} of C, line by line, can't be dealt out evenly to {work_items} work-items, of which a line "
             f"takes {cols}: use c_width 2"
         )
-
-
-def stores_lines(spec: GemmSpec, s: Schedule) -> bool:
-    """Whether sums pass through local memory, so that a warp stores lines of C element by element, and not the pairs
-    that lanes have.
-    """
-    return isinstance(s.mainloop, WarpMma) and s.c_width == 1 and s.sliced_k == 1 and spec.c_order == "row"
 
 
 def other_atom(spec: GemmSpec, s: Schedule, known: Iterable[Instruction]) -> str:

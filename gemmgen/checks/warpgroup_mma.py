@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gemmgen.checks.gated import may_be_packed
+from gemmgen.checks.lines_of_c import SUM_PAD, comes_out_even, stores_lines
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
 from gemmgen.checks.schedulers import joined_problems
 from gemmgen.checks.types import as_they_are, lacks
@@ -31,9 +32,7 @@ from gemmgen.spec import GemmSpec
 MBARRIER_BYTES = 8
 #: What a work-item that multiplies needs of registers beside its sums.
 OTHERS = 24
-#: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
-SUM_PAD = 8
-#: The same where sums are staged by columns.
+#: Elements after each column of sums in local memory, where they are staged by columns.
 TURNED_PAD = 4
 
 
@@ -211,18 +210,6 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             )
 
 
-def stores_lines(spec: GemmSpec, s: Schedule, swapped: bool) -> bool:
-    """Whether sums pass through local memory, so that a warp stores lines of C: in longer runs than the pairs that a
-    work-item has, or one by one. Of swapped operands, whose pairs are columns of C, single ones go from registers.
-
-    Args:
-        spec, s: as the kernel has them.
-        swapped: whether operands are.
-    """
-    longer = s.c_width > s.thread_vector[1] or (s.c_width < s.thread_vector[1] and not swapped)
-    return spec.c_order == "row" and longer and not s.epilogue_stages
-
-
 def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool, swapped: bool) -> Iterator[str]:
     """C from pairs as they lie in registers, or by way of local memory in longer runs; `by_columns` says that these are
     of columns of sums that a second kernel adds up by rows.
@@ -237,7 +224,7 @@ def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool, swapped:
         return
     if s.c_width not in (1, 2, 4, 8):
         yield f"c_width = {s.c_width}: use 2, which a work-item has, or 1, 4 or 8 by way of local memory"
-    elif stores_lines(spec, s, swapped) and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+    elif stores_lines(spec, s, swapped) and not comes_out_even((rows, cols), s.c_width, consumers):
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 

@@ -64,10 +64,7 @@ OF_WARPS = (
 )
 #: The same of elements that are loaded ahead one by one; and of float64.
 LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
-OF_F64 = (
-    *product(((2, 8), (4, 4), (6, 8)), ((16, 8),)),
-    *(((6, 4), (8, 16)), ((4, 8), (32, 8))),
-)
+OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
 STAGES = (3, 4)
 #: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
@@ -90,7 +87,9 @@ _SMALL = "async_4x4_8x16"
 
 @lru_cache(maxsize=64)
 def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles of warps (`mma.sync`) beside the named ones, where warpgroups don't take A and B as they are stored."""
+    """Tiles of warps (`mma.sync`) beside the named ones: of float64, which warpgroups don't multiply; of others where
+    these don't take A and B as they are stored, or lines of C begin anywhere.
+    """
     if spec.dtype not in _WARPS or "mma" not in target.features:
         return ()
     base = candidates.load(_WARPS[spec.dtype]).schedule

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gemmgen import epilogues
-from gemmgen.checks.warp_mma import stores_lines
+from gemmgen.checks.lines_of_c import stores_lines
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout

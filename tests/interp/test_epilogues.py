@@ -129,6 +129,7 @@ GATED: dict[str, tuple[str, DType, int, tuple[tuple[int, int, int], ...]]] = {
     "smem_8x8_double": ("cuda", F32, 1, ((130, 66, 19),)),
     "async_8x8_16x16": ("cuda", F32, 1, ((130, 66, 19), (5, 7, 9))),
     "mma_8x16_16x8": ("cuda", BF16, 1, ((37, 22, 11), (130, 72, 40))),
+    "mma_8x8_16x16_prefetch": ("cuda", BF16, 1, ((37, 22, 11), (130, 72, 40))),
     "wgmma_128x256_s4": ("cuda", BF16, 8, ((37, 23, 41),)),
     "wgmma_128x256_s4_turns": ("cuda", BF16, 8, ((150, 136, 70),)),
 }

@@ -74,6 +74,18 @@ def test_matrix_instructions(name: str, dtype: DType, kind: Grouped, pad: int, r
     interpret(groups, candidates.load(name).schedule, TARGETS["sm_90"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beta", [0.0, -0.5])
+@pytest.mark.parametrize("ends", [ENDS, *OTHERS[:3]], ids=["several", "one", "rows", "none"])
+def test_elements_loaded_ahead_and_lines_of_c(
+    kind: Grouped, beta: float, ends: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    """No line behind a group is stored."""
+    schedule = candidates.load("mma_8x8_16x16_prefetch").schedule.but(tile=(2, 4), group=(16, 8))
+    groups = Groups.of(rng, spec_of(kind, dtype=BF16), ends, sizes=(41, 23), pad=3, factors=(2.0, beta))
+    interpret(groups, schedule, TARGETS["sm_90"])
+
+
 @pytest.mark.parametrize("changes", [{"c_width": 2}, {"c_width": 8}, {"tile": (4, 16), "c_width": 1}], ids=str)
 @pytest.mark.parametrize(("name", "dtype"), [("wgmma_128x256_s4", BF16), ("wgmma_f8_128x256_s4", F8_E4M3)])
 @pytest.mark.parametrize("orders", ["row", "col"])
@@ -132,6 +144,7 @@ GATED: dict[str, tuple[str, DType, dict[str, object]]] = {
     "smem_8x8": ("portable", F32, {}),
     "async_8x8_16x16": ("sm_90", F32, {}),
     "mma_8x16_16x8": ("sm_90", BF16, {}),
+    "mma_8x8_16x16_prefetch": ("sm_90", BF16, {}),
     "wgmma_128x256_s4": ("sm_90a", BF16, {}),
     "wgmma_128x256_s4_turns": ("sm_90a", BF16, {"ordered_epilogue": False}),
 }

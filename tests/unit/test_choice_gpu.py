@@ -130,13 +130,13 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
     """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A. Without
     what copies by two warps take, float16 lost 12.8 %.
 
-    Some of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A. Where today's
-    store lines of C, they stored single elements.
+    Some of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A. And where
+    warps of today store lines of C, those of then stored single elements.
     """
-    older = replace(judge.H200, name="sm_80", features=SM_80.features)
-    found = judge.regrets(judge.of_exhaustive("*_h200/sm_80_*"), machine.machine_of(older))
+    then = machine.machine_of(replace(judge.H200, name="sm_80", features=SM_80.features))
+    found = judge.regrets(judge.of_exhaustive("*_h200/sm_80_*"), replace(then, store_line=then.store_single_mma))
     assert {dtype: len(values) for dtype, values in found.items()} == {"bfloat16": 15, "float16": 13}
-    assert judge.geomean(found["bfloat16"]) <= 1.125
+    assert judge.geomean(found["bfloat16"]) <= 1.12
     assert judge.geomean(found["float16"]) <= 1.08
 
 

@@ -116,9 +116,12 @@ class _Reader:
     @cached_property
     def block(self) -> tuple[int, int]:
         """Rows and columns of C that a group computes; of vectors, those at a time."""
-        tile = self.update.dst
+        stored = self.update.dst
+        # What is stored line by line was put down as a block before.
+        put = next(s.dst for s in self.body if isinstance(s, EpilogueStore))
+        tile = put if put.rows > stored.rows == 1 else stored
         lines = (tile.cols, tile.rows) if tile.transposed else (tile.rows, tile.cols)
-        return lines[::-1] if self.spec.c_order == "col" and tile.buffer.name == "c" else lines
+        return lines[::-1] if self.spec.c_order == "col" and stored.buffer.name == "c" else lines
 
     @cached_property
     def pipes(self) -> tuple[Pipe, ...]:
@@ -355,12 +358,10 @@ class _Reader:
             return [f"a full and an empty mbarrier for {each}"]
         through = "is loaded into registers before the arithmetic, and stored after it"
         if ring.sync == "async_group":
-            made = [
-                s.src.buffer.name.upper() for s in self._main_loop() if isinstance(s, CooperativeCopy) and s.prologue
-            ]
+            held = [s.src.buffer.name.upper() for s in self._main_loop() if isinstance(s, CooperativeCopy) and s.via]
             return [
                 "cp.async groups, then a barrier",
-                *([f"the next stage of {' and '.join(made)} {through}"] * bool(made)),
+                *([f"the next stage of {' and '.join(held)} {through}"] * bool(held)),
             ]
         if ring.through_registers:
             return [f"the next stage {through}"]

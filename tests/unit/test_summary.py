@@ -94,6 +94,32 @@ def test_what_is_said_in_opencl(name: str, label: str, said: str) -> None:
     assert said in lines(name, "opencl")[label]
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("mma_8x8_16x16_prefetch", {}),
+        ("wgmma_128x256_s4", {"epilogue_stages": 0, "c_width": 1}),
+        ("wgmma_128x256_s4", {"epilogue_stages": 0, "c_width": 4}),
+    ],
+    ids=str,
+)
+def test_a_block_is_whole_where_its_lines_are_stored_one_by_one(name: str, changes: dict[str, int]) -> None:
+    """C is not read there, so that a loop stores each line as it is read back."""
+    known = candidates.load(name)
+    schedule, spec = known.schedule.but(**changes), replace(known.spec, beta=0.0)
+    source, program = driver.emit_program(spec, schedule, "cuda")
+    assert "for (int line = " in source.text
+    assert heads.problems(source, program) == []
+    rows, cols = schedule.block_tile
+    assert f"// Tile       {rows}x{cols} of C per block" in source.text
+
+
+def test_what_passes_registers_beside_copies_is_said() -> None:
+    known = candidates.load("mma_8x8_16x16_prefetch")
+    packed = known.schedule.but(a=replace(known.schedule.a, prepacked=True))
+    assert "the next stage of B is loaded into registers" in driver.emit(known.spec, packed, "cuda").text
+
+
 def test_nothing_is_said_of_a_product_that_is_not_there() -> None:
     spec = replace(candidates.load("naive").spec, alpha=0.0)
     assert lines("naive", "opencl", spec) == {"Tile": "an element of C per work-item: A and B are not multiplied"}

@@ -26,6 +26,7 @@ from gemmgen.ir.expr import (
     Select,
     Var,
     all_of,
+    both,
     compare,
     is_const,
     minimum,
@@ -84,6 +85,8 @@ class _Guard:
                         stop, inner = whole, scope.with_condition(condition)
                 last = stop - stmt.step if stmt.exact else stop - 1
                 inner = inner.with_loop(stmt.var, stmt.start, stmt.step, last)
+                if isinstance(stop, Bin) and stop.op == "min":
+                    inner = inner.with_condition(both(stmt.var < stop.a, stmt.var < stop.b))
                 return (replace(stmt, body=self.body(stmt.body, inner)),)
             case If(condition, then, orelse):
                 inside = self.body(then, scope.with_condition(condition))

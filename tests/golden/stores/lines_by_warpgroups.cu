@@ -354,9 +354,7 @@ gemm_bf16_wgmma_128x128_cmhf(int m, int n, int k, const __grid_constant__ CUtens
             #pragma unroll 4
             for (int line = sum_row; line < min(BM, m - row0); line += CONSUMERS / BN) {
                 const float total = shared.sums[line][sum_col];
-                if (row0 + line < m) {
-                    c[(row0 + line) * ldc + first_col] = __nv_bfloat16(total);
-                }
+                c[(row0 + line) * ldc + first_col] = __nv_bfloat16(total);
             }
         }
     } else {

@@ -133,6 +133,11 @@ def small(rng: random.Random, _: int) -> Shape:
     return *(rng.choice((16, 24, 32, 32, 48, 64)) for _ in range(3)), round(4096 * 2 ** rng.uniform(-1, 1))
 
 
+def short(rng: random.Random, _: int) -> Shape:
+    """A large C of any size, K of 20 to 200."""
+    return rng.randint(1000, 6000), rng.randint(1000, 6000), rng.randint(20, 200)
+
+
 FAMILIES: dict[str, Callable[[random.Random, int], Shape]] = {
     "gemv": gemv,
     "columns": columns,
@@ -145,6 +150,7 @@ FAMILIES: dict[str, Callable[[random.Random, int], Shape]] = {
     "wide": wide,
     "heads": heads,
     "small": small,
+    "short": short,
 }
 #: With `--all`: families, and the types and layouts of B in which they are asked for.
 ALL: tuple[tuple[str, str, str], ...] = (
@@ -157,6 +163,7 @@ ALL: tuple[tuple[str, str, str], ...] = (
     ("heads", "bfloat16", "row"),
     ("small", "bfloat16", "row"),
     ("small", "float32", "row"),
+    ("short", "bfloat16", "row"),
     ("even", "tf32", "row"),
     ("even", "3xtf32", "row"),
     ("even", "int8", "row"),
@@ -168,10 +175,13 @@ ALL: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _by_three_products(shape: Shape) -> Iterator[Schedule]:
-    """The block by how many of C there are."""
-    large = shape[0] * shape[1] >= 132 * 128 * 128
-    yield candidates.load("wgmma_3xtf32_128x128_s3" if large else "wgmma_3xtf32_64x128_s4").schedule
+def _by_three_products(shape: Shape, cores: int) -> Iterator[Schedule]:
+    """The block by how many of C there are, and K in parts where they leave half of the multiprocessors without one."""
+    large = shape[0] * shape[1] >= cores * 128 * 128
+    one = candidates.load("wgmma_3xtf32_128x128_s3" if large else "wgmma_3xtf32_64x128_s4").schedule
+    high, wide = one.block_tile
+    parts = max(1, cores // (-(-shape[0] // high) * -(-shape[1] // wide)))
+    yield one if parts == 1 else one.but(split_k=parts, name=None)
     yield candidates.load("mma_3xtf32_8x8_16x16").schedule
 
 
@@ -408,7 +418,7 @@ class Row:
         """With the choice, where no schedules are named."""
         spec = typed(dtype, b_order, batched=len(shape) > 3)
         if dtype == "3xtf32":
-            return Row(family, dtype, spec, shape, named or [*_by_three_products(shape)])
+            return Row(family, dtype, spec, shape, named or [*_by_three_products(shape, target.cores)])
         m, n, k, *products = shape
         chosen = named or [choose(aligned(spec, shape), (m, n, k), target, *products)]
         return Row(family, dtype, spec, shape, chosen)

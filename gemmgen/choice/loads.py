@@ -276,6 +276,6 @@ def _with_memory(
         "multiply-adds": multiply,
         "loads and beginnings of blocks": busy - multiply,
         "memory": beside(busy, late, c.hidden) - busy + cached,
-        "the sum of K's parts": in_parts * adding + partial / c.cached,
+        "the sum of K's parts": in_parts * adding + c.passed_on(partial),
         "the launch": 0 * busy + c.launch,
     }

@@ -87,21 +87,25 @@ class Machine:
         read_fma, read_mma, read_mma_f64, read_wgmma: bytes of shared memory that warps read in a cycle, each operand
             once for all that read it together; of float64 by single elements.
         busy: threads that keep a multiprocessor's units busy, with 64 sums each.
+        busy_copying: warps of a scheduler that keep it busy copying, beside multiply-adds of their own.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
         begin: cycles of a block until its first tile is there.
         stay, meet: how many more of a persistent one, and of one in a cluster.
+        between: cycles of a multiprocessor from a persistent block's tile of C to its next one, and as many that other
+            blocks hide.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, where a thread has 64,
-            and after threads' copies.
+            and after threads' copies; of matrix instructions, where a thread has 64.
         own_more: the power by which the former grow with a thread's sums.
         aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
-        store_apart: the same by itself of a warpgroup's pair, as it lies in registers.
+        store_pair, store_apart: the same of a warpgroup's pair, as it lies in registers, and of its elements by themselves.
         store_line: the same of warps that store line by line, by way of shared memory.
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
+        copy_sliced: times as much where slices share a block: each waits for what the others copy.
         copy_single, copy_across, copy_conflicts: the same of an element by itself; of one whose tile is transposed; of
             one whose tile's lines are not apart then, so that lanes write to the same bank.
         through: times as much for elements that go through registers.
@@ -148,9 +152,10 @@ class Machine:
     met: float = 500.0
     read_fma: float = 165.0
     read_mma: float = 58.5
-    read_mma_f64: float = 80.0
+    read_mma_f64: float = 115.0
     read_wgmma: float = 128.0
     busy: float = 424.0
+    busy_copying: float = 3.0
     own_work: float = 0.588
     crowd: float = 0.386
     step: float = 27.0
@@ -158,6 +163,7 @@ class Machine:
     begin: float = 1080.0
     stay: float = 1000.0
     meet: float = 600.0
+    between: float = 300.0
     own_fetched: float = 46.0
     own_more: float = 0.2
     own_copied: float = 53.9
@@ -167,10 +173,12 @@ class Machine:
     store_single: float = 1.27
     store_vector_mma: float = 0.311
     store_single_mma: float = 0.537
+    store_pair: float = 0.45
     store_apart: float = 1.2
-    store_line: float = 0.25
+    store_line: float = 0.15
     slice: float = 0.0642
     copy: float = 0.168
+    copy_sliced: float = 1.2
     copy_single: float = 0.313
     copy_conflicts: float = 0.42
     copy_across: float = 0.0965
@@ -195,6 +203,10 @@ class Machine:
         if atom == "fma":
             return self.fma * 4 / max(4, dtype.size)
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
+
+    def passed_on(self, size: Amount) -> Amount:
+        """Microseconds of bytes that a kernel writes and the next one reads, by way of L2."""
+        return 2 * size / self.cached
 
     def memory_times(self, both: Amount) -> tuple[Amount, Amount]:
         """Microseconds of bytes that are read and written once, from memory and from L2: of few, more lie in L2."""

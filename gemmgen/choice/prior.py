@@ -188,7 +188,7 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     hidden = 1 + d.free * (together - 1) * (1 - together / each)
     # Warpgroups that take turns store while others multiply, from a block's second tile of C on.
     own = beside(cycles, (even - d.stays) * end, hidden + d.turns * (1 - 1 / each))
-    own += np.where(d.stays, d.begin + end, d.begin * rounds)
+    own += np.where(d.stays, d.begin + end + c.between * (1 + 1 / together) * (even - together), d.begin * rounds)
     if of.deals:
         own += d.dealt * end
     functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
@@ -222,7 +222,7 @@ def _step(of: Weighed, copied: Numbers, together: Numbers, fetch: Numbers, c: Ma
     d = of.rates
     multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + d.handed / together
     if of.copies:
-        multiply += d.copy * copied / np.minimum(1.0, d.copying * together)
+        multiply += d.copy * copied / np.minimum(1.0, d.copying * together) ** d.crowded
     return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), d.wait / together)
 
 
@@ -346,7 +346,7 @@ def _sum(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int) -
         sums += d.dealt_bytes
         groups = np.where(d.dealt, np.minimum(m, c.cores * d.block[0]), groups)
     of_groups = groups * (np.ceil(n / SUMMED) * c.sum_group / c.cores / c.clock) + c.another
-    return sums, np.where(sums > 0, of_groups + sums / c.cached + c.plane * planes, 0.0) + d.joining
+    return sums, np.where(sums > 0, of_groups + c.passed_on(sums) + c.plane * planes, 0.0) + d.joining
 
 
 def _packing(spec: GemmSpec, of: Weighed, k: Numbers | float, count: Numbers, c: Machine, products: int) -> Numbers:

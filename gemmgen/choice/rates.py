@@ -42,7 +42,9 @@ class Rates(NamedTuple):
         multiply: cycles to multiply a step's tiles, or to read them from shared memory, with all units busy.
         filled: the part of those that the threads of one block keep busy.
         copy: cycles to copy a step's tiles of whole blocks by threads.
-        copying: the part of those units that the threads of one block keep busy: a warp of each scheduler does.
+        copying: the part of those that copy which the threads of one block keep busy: of matrix instructions a warp of
+            each scheduler does.
+        crowded: the power by which fewer of them are slower.
         handed: cycles to hand over a step's tiles where no other block is there.
         fetch: cycles until L2 has given a line; where all ask for theirs, `fetch_all`.
         fetch_all: the same of a line of each block, for each that a multiprocessor has in the mean.
@@ -81,6 +83,7 @@ class Rates(NamedTuple):
     filled: Numbers
     copy: Numbers
     copying: Numbers
+    crowded: Numbers
     handed: Numbers
     fetch: Numbers
     fetch_all: Numbers
@@ -166,7 +169,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         multiply=multiply,
         filled=filled,
         copy=_copies(spec, d, c),
-        copying=d.threads / (SCHEDULERS * WARP),
+        copying=d.threads / (SCHEDULERS * WARP) / np.where(d.unit == FMA, c.busy_copying, 1.0),
+        crowded=np.where(d.unit == FMA, c.crowd, 1.0),
         handed=c.step + c.paired * (in_cluster > 1),
         fetch=line / c.fetch,
         fetch_all=LINE / c.apart * cores / c.cores,
@@ -201,8 +205,10 @@ def _stores(
     """
     of_warpgroups, by_tma = d.unit == WGMMA, d.staged > 0
     by_lines = ((of_warpgroups & ~swapped) | (d.unit == MMA)) & ~by_tma & (d.width == 1) & (d.slices == 1)
-    by_threads = np.where(by_lines, c.store_line, np.where(d.width > 1, vector, single))
-    alone = np.where(of_warpgroups & (d.width == 2), c.store_apart, single)
+    in_pairs = of_warpgroups & (d.width == 2)
+    by_vectors = np.where(in_pairs & ~swapped, c.store_pair, vector)
+    by_threads = np.where(by_lines, c.store_line, np.where(d.width > 1, by_vectors, single))
+    alone = np.where(in_pairs, c.store_apart, single)
     store = np.where(by_tma, spec.result.size / c.store, by_threads)
     return store, np.where(by_tma, 0.0, alone - by_threads)
 
@@ -211,7 +217,9 @@ def _own(d: Designs, c: Machine) -> Numbers:
     """Cycles of a block's beginning and end that a thread's sums take."""
     # Three warpgroups begin and end no sooner than two that have the same block.
     sums = np.where(d.unit == WGMMA, np.maximum(d.sums, d.block.prod(0) / TWO), d.sums)
-    found: Numbers = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, c.own_copied) * sums
+    # Of warps that multiply matrices they grow with the root of a thread's sums.
+    copied = c.own_copied * np.where(d.unit == MMA, np.sqrt(64 / sums), 1.0)
+    found: Numbers = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, copied) * sums
     return found
 
 
@@ -243,7 +251,7 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
     each_element = [_conversions(spec, x, d.unit == WGMMA) for x in "ab"]
     made = c.conversion * np.array(each_element) * c.work / SCHEDULERS / WARP
     of_a, of_b = d.depth * (each + np.where(d.packed > 0, 0.0, d.block * made))
-    return cast("Numbers", of_a + of_b)
+    return cast("Numbers", (of_a + of_b) * np.where(d.slices > 1, c.copy_sliced, 1.0))
 
 
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
@@ -284,9 +292,9 @@ def _of_units(dtype: DType, c: Machine) -> Numbers:
     """By what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and cycles to store
     an element by vectors and by itself.
     """
-    # Fewer threads keep units busy that take longer for as many bytes.
-    read_mma, rate = c.read_mma_f64 if dtype == F64 else c.read_mma, c.rate("mma", dtype)
-    busy_mma = c.busy * rate * dtype.size / (c.mma * 2)
+    # Instructions of float64 take so long that a warp keeps its units busy.
+    alone, rate = dtype == F64, c.rate("mma", dtype)
+    read_mma, busy_mma = (c.read_mma_f64, SCHEDULERS * WARP) if alone else (c.read_mma, c.busy)
     return np.array(
         (
             (c.rate("fma", dtype), c.read_fma, c.busy, c.store_vector, c.store_single),

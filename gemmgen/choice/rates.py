@@ -17,7 +17,7 @@ from gemmgen.ir.dtypes import F64, DType
 from gemmgen.spec import GemmSpec
 
 #: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
-OTHER_REGISTERS, ADDRESSES = 56, 24
+OTHER_REGISTERS, ADDRESSES = 56, 30
 #: Registers that threads are given at once; threads of two warpgroups.
 GIVEN, TWO = 8, 256
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
@@ -262,6 +262,8 @@ def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
     other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
     each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
+    most_each = REGISTERS / (np.maximum(1, d.least) * d.threads)
+    each = np.where(d.least > 0, np.minimum(each, np.floor(most_each / GIVEN) * GIVEN), each)
     registers = each * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))

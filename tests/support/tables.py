@@ -29,12 +29,16 @@ class Table:
     spec: GemmSpec
     shape: Shape
     us: dict[Schedule, float]
+    products: int = 1
 
 
-def tables(names: str) -> list[Table]:
+def tables(names: str, of_today: bool = False) -> list[Table]:
     """Those of some files, such as `2026-11-29_h200/exhaustive_*`.
 
     Only what was measured again can be the fastest: single looks are luckier.
+
+    Args:
+        of_today: whether their kernels store C as today's do.
     """
     found = []
     for path in sorted(RESULTS.glob(f"{names}.jsonl.gz")):
@@ -44,9 +48,10 @@ def tables(names: str) -> list[Table]:
             jobs = [Job.read(text) for text in told["jobs"]]
             best = min(us for _, us, again, _ in told["times"] if again)
             times = (us if again else max(us, best) for _, us, again, _ in told["times"])
-            us = {job.schedule: time for job, time in zip(jobs, times, strict=True) if not _is_gone(job.schedule)}
+            of = zip((job.schedule for job in jobs), times, strict=True)
+            us = {schedule: time for schedule, time in of if of_today or not _is_gone(schedule)}
             shape = jobs[0].shape
-            found.append(Table(assuming_no_gaps(jobs[0].spec, shape), shape, us))
+            found.append(Table(assuming_no_gaps(jobs[0].spec, shape), shape, us, jobs[0].products))
     return found
 
 

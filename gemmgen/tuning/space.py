@@ -410,7 +410,7 @@ def _shared_memory(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("mbarrier", (0, 1, 2, 4) if "mbarrier" in target.features else (0,)),
         Axis("sliced_k", (1, 2, 4, 8)),
         Axis("prefetch", (False, True)),
-        Axis("min_blocks", (0, 1, 2) if target.multiprocessor_register_bytes else (0,)),
+        Axis("min_blocks", (0, 1, 2, 4) if target.multiprocessor_register_bytes else (0,)),
         Axis("register_stages", (1, 2)),
         Axis("across_tiles", (False, True), when=_is("register_stages", 2)),
         Axis("serpentine", (False, True)),

@@ -496,9 +496,9 @@ def test_registers_are_sums_and_what_is_multiplied_next(name: str, resident: int
     assert rates.weighed(GemmSpec(), own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]
 
 
-@pytest.mark.parametrize(("name", "resident"), [("async_8x4_8x16", 4), ("async_8x8_8x16", 4), ("async_8x8_16x16", 1)])
+@pytest.mark.parametrize(("name", "resident"), [("async_8x4_8x16", 4), ("async_8x8_8x16", 3), ("async_8x8_16x16", 1)])
 def test_registers_of_copies_where_k_is_in_parts(name: str, resident: int) -> None:
-    """ptxas gives 106, the 128 that are left for four blocks, and 164 to a work-item that copies lines of A and B."""
+    """ptxas gives 106, 151 and 164 to a work-item that copies lines of A and B."""
     spec = GemmSpec(b_order="col")
     own = columns.column(spec, candidates.varied(name, 4), (8, 8, 8))
     assert rates.weighed(spec, own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]

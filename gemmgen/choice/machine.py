@@ -92,8 +92,8 @@ class Machine:
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
         begin: cycles of a block until its first tile is there.
         stay, meet: how many more of a persistent one, and of one in a cluster.
-        between: cycles of a multiprocessor from a persistent block's tile of C to its next one, and as many that other
-            blocks hide.
+        between: cycles of a multiprocessor from a persistent block's tile of C to its next; as many again are shared by
+            the blocks that it has at once.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, where a thread has 64,
             and after threads' copies; of matrix instructions, where a thread has 64.
         own_more: the power by which the former grow with a thread's sums.

@@ -294,9 +294,9 @@ def _of_units(dtype: DType, c: Machine) -> Numbers:
     """By what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and cycles to store
     an element by vectors and by itself.
     """
-    # Instructions of float64 take so long that a warp keeps its units busy.
-    alone, rate = dtype == F64, c.rate("mma", dtype)
-    read_mma, busy_mma = (c.read_mma_f64, SCHEDULERS * WARP) if alone else (c.read_mma, c.busy)
+    rate = c.rate("mma", dtype)
+    # Instructions of float64 take so long that a warp of each scheduler keeps the units busy.
+    read_mma, busy_mma = (c.read_mma_f64, SCHEDULERS * WARP) if dtype == F64 else (c.read_mma, c.busy)
     return np.array(
         (
             (c.rate("fma", dtype), c.read_fma, c.busy, c.store_vector, c.store_single),

@@ -496,6 +496,12 @@ def test_registers_are_sums_and_what_is_multiplied_next(name: str, resident: int
     assert rates.weighed(GemmSpec(), own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]
 
 
+def test_registers_are_left_for_four_blocks_where_a_matrix_is_packed() -> None:
+    for way in candidates.WAYS:
+        text = driver.emit(GemmSpec(), candidates.varied("async_8x8_8x16", 4, way), "cuda", HOPPER).text
+        assert ("THREADS, 4)" in text) == any(way)
+
+
 @pytest.mark.parametrize(("name", "resident"), [("async_8x4_8x16", 4), ("async_8x8_8x16", 3), ("async_8x8_16x16", 1)])
 def test_registers_of_copies_where_k_is_in_parts(name: str, resident: int) -> None:
     """ptxas gives 106, 151 and 164 to a work-item that copies lines of A and B."""

@@ -179,8 +179,8 @@ def _by_three_products(shape: Shape, cores: int) -> Iterator[Schedule]:
     """The block by how many of C there are, and K in parts where they leave half of the multiprocessors without one."""
     large = shape[0] * shape[1] >= cores * 128 * 128
     one = candidates.load("wgmma_3xtf32_128x128_s3" if large else "wgmma_3xtf32_64x128_s4").schedule
-    high, wide = one.block_tile
-    parts = max(1, cores // (-(-shape[0] // high) * -(-shape[1] // wide)))
+    m, n, k = shape
+    parts = max(1, cores // candidates.blocks_of(one, (m, n, k), products=1))
     yield one if parts == 1 else one.but(split_k=parts, name=None)
     yield candidates.load("mma_3xtf32_8x8_16x16").schedule
 

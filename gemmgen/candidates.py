@@ -65,8 +65,8 @@ def changed(
         along_k = plain.by_warpgroups and plain.atom != "wgmma"
         a = _packed(plain, loop.a, packed[0], False if along_k else None)
         loop = replace(loop, a=a, b=_packed(plain, loop.b, packed[1], True if along_k else None))
-        if isinstance(loop, SharedMemory) and loop.atom == "fma" and plain.asynchronous:
-            loop = replace(loop, min_blocks=_least_blocks(plain) if any(packed) else 0)
+        if isinstance(loop, SharedMemory) and any(packed):
+            loop = replace(loop, min_blocks=loop.min_blocks or _min_blocks(plain))
     epilogue: Epilogue
     if boxes:
         epilogue = Staged(boxes, plain.ordered_epilogue and stays)
@@ -91,12 +91,13 @@ def _packed(plain: Schedule, operand: Operand, packed: bool, transposed: bool | 
     return replace(operand, prepacked=True, pad=operand.pad if plain.by_warps else 0, transposed=stored)
 
 
-def _least_blocks(plain: Schedule) -> int:
+def _min_blocks(plain: Schedule) -> int:
     """Blocks of a multiprocessor that registers are left for where a matrix is packed: with fewer addresses, 128
     registers do for 64 sums. Unpacked, kernels that were bounded so were up to a fifth slower on an H200.
     """
     (rows, cols), (high, wide) = plain.tile, plain.group
-    return 4 if (rows * cols, high * wide) == (64, 128) else 0
+    by_copies = plain.atom == "fma" and plain.asynchronous
+    return 4 if by_copies and (rows * cols, high * wide) == (64, 128) else 0
 
 
 def _varied_name(name: str, parts: int, packed: Way, stream: bool, joined: int) -> str:

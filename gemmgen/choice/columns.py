@@ -56,7 +56,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         threads, producers: of a block: those that multiply, and those that only fetch.
         sums: elements of C of a thread.
         slices: of sliced-K.
-        least: blocks of a multiprocessor that registers are left for; 0 for any number.
+        min_blocks: blocks of a multiprocessor that registers are left for; 0 for any number.
         unit: what multiplies.
         fetched: by TMA: no thread copies.
         parts, joined: of K; those that a cluster adds up.
@@ -82,7 +82,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
     producers: _Number
     sums: _Number
     slices: _Number
-    least: _Number
+    min_blocks: _Number
     unit: _Number
     fetched: _Number
     parts: _Number
@@ -173,7 +173,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         producers=s.producer_threads * s.by_warpgroups,
         sums=block[0] * block[1] * slices / threads,
         slices=slices,
-        least=s.min_blocks,
+        min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
         fetched=fetched,
         parts=s.split_k,

@@ -96,7 +96,8 @@ class Machine:
             the blocks that it has at once.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, where a thread has 64,
             and after threads' copies; of matrix instructions, where a thread has 64.
-        own_more: the power by which the former grow with a thread's sums.
+        own_more, own_more_mma: the powers by which the former, and those of matrix instructions, grow with a thread's
+            sums.
         aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
@@ -155,7 +156,7 @@ class Machine:
     read_mma_f64: float = 115.0
     read_wgmma: float = 128.0
     busy: float = 424.0
-    busy_copying: float = 3.0
+    busy_copying: float = 2.5
     own_work: float = 0.588
     crowd: float = 0.386
     step: float = 27.0
@@ -167,6 +168,7 @@ class Machine:
     own_fetched: float = 46.0
     own_more: float = 0.2
     own_copied: float = 53.9
+    own_more_mma: float = -0.5
     aside: float = 0.53
     store: float = 46.0
     store_vector: float = 0.113

@@ -1,7 +1,8 @@
 """What a product takes on a GPU of CUDA by a schedule, from nothing but the device's own constants: one analytic model.
 
     time = launch + beside(busy, memory) + packing + the sum of K's parts
-    busy = beside(blocks x steps x step, blocks x end) + blocks / together x begin
+    busy = beside(blocks x steps x step, blocks x end) + blocks / together x begin; of persistent blocks
+           what they lose between two tiles of C instead
     step = the longest of beside(multiplying a step's tiles, fetching them) and waiting for what is on its way; and
            lines of TMA's tiles outside of a matrix
 

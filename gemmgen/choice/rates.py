@@ -217,8 +217,7 @@ def _own(d: Designs, c: Machine) -> Numbers:
     """Cycles of a block's beginning and end that a thread's sums take."""
     # Three warpgroups begin and end no sooner than two that have the same block.
     sums = np.where(d.unit == WGMMA, np.maximum(d.sums, d.block.prod(0) / TWO), d.sums)
-    # Of warps that multiply matrices they grow with the root of a thread's sums.
-    copied = c.own_copied * np.where(d.unit == MMA, np.sqrt(64 / sums), 1.0)
+    copied = c.own_copied * np.where(d.unit == MMA, (sums / 64) ** c.own_more_mma, 1.0)
     found: Numbers = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, copied) * sums
     return found
 
@@ -262,8 +261,8 @@ def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
     other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
     each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
-    most_each = REGISTERS / (np.maximum(1, d.least) * d.threads)
-    each = np.where(d.least > 0, np.minimum(each, np.floor(most_each / GIVEN) * GIVEN), each)
+    most_each = REGISTERS / (np.maximum(1, d.min_blocks) * d.threads)
+    each = np.where(d.min_blocks > 0, np.minimum(each, np.floor(most_each / GIVEN) * GIVEN), each)
     registers = each * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))

@@ -364,7 +364,7 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
             slices=one,
-            least=none[0],
+            min_blocks=none[0],
             unit=WGMMA * one,
             fetched=one,
             parts=one,

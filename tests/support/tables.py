@@ -32,17 +32,17 @@ class Table:
     products: int = 1
 
 
-def tables(names: str, of_today: bool = False) -> list[Table]:
+def tables(names: str) -> list[Table]:
     """Those of some files, such as `2026-11-29_h200/exhaustive_*`.
 
     Only what was measured again can be the fastest: single looks are luckier.
-
-    Args:
-        of_today: whether their kernels store C as today's do.
+    Files that say of which commit their kernels are store C as today's do.
     """
     found = []
     for path in sorted(RESULTS.glob(f"{names}.jsonl.gz")):
+        of_today = False
         for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()):
+            of_today |= "kernels" in told
             if "times" not in told:
                 continue
             jobs = [Job.read(text) for text in told["jobs"]]

@@ -71,12 +71,11 @@ def judge() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.046, 2.5), ("float32", 442, 1.032, 1.6)]
+    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.045, 1.7), ("float32", 442, 1.032, 1.6)]
 )
 def test_what_choices_lose_on_an_h200(judge: ModuleType, dtype: str, count: int, mean: float, worst: float) -> None:
     """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30). Matrices were in L2, and
-    no blocks in clusters. The worst is a kernel of warps that took twice what it takes today: 4975x5516x151 114 us, and
-    58 on 2026-11-30.
+    no blocks in clusters.
     """
     problems = [x for x in judge.of_h200() if x.spec.dtype.name == dtype]
     assert len(problems) == count
@@ -158,7 +157,7 @@ def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float
     worst; where sums of K's parts were only read, float64 lost 4.4 %; with two warps of 64 sums each, batches of heads
     lost 6 %.
     """
-    problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}", of_today=True)
+    problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}")
     found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]
     assert len(found) >= 20
     assert judge.geomean(found) <= mean
@@ -167,7 +166,7 @@ def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float
 
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:
     """Without blocks that gather behind a kernel that packs, float32 lost 3.9 %, and 21 at worst."""
-    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.035, 1.16)}
+    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.03, 1.16)}
     found = judge.regrets(judge.of_drawn(), judge.of_h100()[1])
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -201,7 +200,7 @@ def test_times_are_about_those_that_were_measured(judge: ModuleType) -> None:
         ((128, 4096, 4096), {(64, 64), (128, 64)}),
         ((16, 4344, 1888), {(16, 64), (16, 128)}),  # 48 lines of A that are outside are no use
         ((64, 4096, 14336), {(64, 64)}),
-        ((8192, 8192, 16), {(128, 224), (128, 240), (192, 160)}),  # C is stored while the next block begins
+        ((8192, 8192, 16), {(128, 240)}),  # C is stored while the next block begins; no GPU has timed it
     ],
 )
 def test_tiles_of_warpgroups(shape: Shape, tiles: set[tuple[int, int]]) -> None:

@@ -138,6 +138,15 @@ def short(rng: random.Random, _: int) -> Shape:
     return rng.randint(1000, 6000), rng.randint(1000, 6000), rng.randint(20, 200)
 
 
+def free(rng: random.Random, number: int) -> Shape:
+    """Three sizes from 16 to 16,384 of 10^7 to 10^11 multiply-adds, every second shape odd."""
+    while True:
+        sizes = (round(2 ** rng.uniform(4, 14)) for _ in range(3))
+        m, n, k = (size if number % 2 else size // 16 * 16 for size in sizes)
+        if 1e7 < m * n * k < 1e11:
+            return m, n, k
+
+
 FAMILIES: dict[str, Callable[[random.Random, int], Shape]] = {
     "gemv": gemv,
     "columns": columns,
@@ -151,6 +160,7 @@ FAMILIES: dict[str, Callable[[random.Random, int], Shape]] = {
     "heads": heads,
     "small": small,
     "short": short,
+    "free": free,
 }
 #: With `--all`: families, and the types and layouts of B in which they are asked for.
 ALL: tuple[tuple[str, str, str], ...] = (

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import gcd
 
 from gemmgen.checks.lines_of_c import SUM_PAD, stores_lines
 from gemmgen.ir.instructions import DPAS_LANES, matrix_instruction
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct
+from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.warp_mma import WarpMma
 from gemmgen.spec import GemmSpec
 
 #: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
 DPAS_LANE_BYTES = 512
+#: Shared memory is read by vectors of up to so many bytes.
+VECTOR_BYTES = 16
 #: Threads of a multiprocessor of NVIDIA's, on most of those that have few.
 MULTIPROCESSOR_THREADS = 1536
 #: Where slices of K load what they multiply: elements that a work-item has asked for at most; registers beside those
@@ -150,13 +154,27 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
         b = cols // atom.c.cols.values * atom.b.cols.values
         operands = (a + b) * atom.a.cols.values * atom.dtype.size * s.register_stages
         return rows * cols * atom.sums.size + operands + _via_registers(spec, s)
-    depth = s.block_k if s.whole_steps else s.b_sub_step or 1
-    a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages
+    depth = s.block_k if s.whole_steps else s.b_sub_step or depth_of_tiles(spec, s)
+    a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages * depth_of_tiles(spec, s)
     if s.by_blocks and not s.b_sub_step:
         # The rows of A that one read brings are used up before the next have to be there.
         a = s.a.width * s.block_k // (s.sub_group or 1) if s.a.memory == "image" else 0
     b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
     return (rows * cols + a + b) * spec.accumulator.size + _via_registers(spec, s)
+
+
+def depth_of_tiles(spec: GemmSpec, s: Schedule) -> int:
+    """How many neighbours along K a work-item reads of local memory at a time: vectors, where asynchronous copies fill
+    lines that lie along K. Other tiles are read across K, which takes fewer registers.
+    """
+    if not isinstance(s.mainloop, SharedMemory) or s.atom != "fma":
+        return 1
+    found = 1
+    for name, operand in (("a", s.a), ("b", s.b)):
+        along_k = operand.memory == "local" and operand.async_copy and operand.transposed == (name == "b")
+        width = max(1, VECTOR_BYTES // spec.made(name).size)
+        found = max(found, gcd(width, s.block_k + operand.pad, s.block_k // s.sliced_k) if along_k else 1)
+    return found
 
 
 def _via_registers(spec: GemmSpec, s: Schedule) -> int:

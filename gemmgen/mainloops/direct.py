@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen import epilogues, groups
-from gemmgen.checks.capacity import blocks_at_once
+from gemmgen.checks.capacity import blocks_at_once, depth_of_tiles
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free, said
 from gemmgen.ir.copy_instructions import (
@@ -167,7 +167,8 @@ class Direct(Mainloop):
         a_along_k = s.a.memory == "global" and not s.a.shuffle and not self.problem.is_transposed("a")
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.problem.is_transposed("b"))
         least = DP4A.depth if self.by_fours else 1
-        return max(least, s.a.width if a_along_k else 1, s.b.width if b_along_k else 1)
+        of_tiles = depth_of_tiles(self.problem.spec, s)
+        return max(least, s.a.width if a_along_k else 1, s.b.width if b_along_k else 1, of_tiles)
 
     @property
     def by_fours(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gemmgen.checks.capacity import VECTOR_BYTES
 from gemmgen.checks.roles import MOST_LINES
 from gemmgen.checks.tma_ring import BOX_BYTES
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -21,8 +22,6 @@ from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedulers import BEFORE
 
-#: Shared memory is read by vectors of up to so many bytes.
-VECTOR_BYTES = 16
 #: Steps that read both operands from shared memory, at a time: of more, a compiler begins with all reads, which takes
 #: twice the registers and leaves room for half the waves.
 MOST_STEPS = 8

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import VECTOR
+from gemmgen.checks.capacity import depth_of_tiles
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -31,6 +32,8 @@ WORD = 4
 AHEAD, AHEAD_ACROSS = 0.8, 0.4
 #: How many times the instructions of another copy one has whose width is told at run time.
 NARROWER = 1.25
+#: Elements along K that compilers have a thread hold at least: what it multiplies next is read while it multiplies.
+READ_AHEAD = 2
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -55,9 +58,11 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         stages: steps that can be on their way.
         threads, producers: of a block: those that multiply, and those that only fetch.
         sums: elements of C of a thread.
+        fragments: elements along K of each of its rows and columns that a thread holds at once.
         slices: of sliced-K.
         min_blocks: blocks of a multiprocessor that registers are left for; 0 for any number.
         unit: what multiplies.
+        filling: whether threads fill registers with elements as they are, from which warpgroups multiply.
         fetched: by TMA: no thread copies.
         parts, joined: of K; those that a cluster adds up.
         dealt: by stream-K.
@@ -81,9 +86,11 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
     threads: _Number
     producers: _Number
     sums: _Number
+    fragments: _Number
     slices: _Number
     min_blocks: _Number
     unit: _Number
+    filling: _Number
     fetched: _Number
     parts: _Number
     joined: _Number
@@ -172,9 +179,11 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
         sums=block[0] * block[1] * slices / threads,
+        fragments=max(READ_AHEAD, s.register_stages * depth_of_tiles(spec, s)),
         slices=slices,
         min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
+        filling=s.by_warpgroups and any(getattr(s, x).memory == "private" and _as_stored(spec, x) for x in "ab"),
         fetched=fetched,
         parts=s.split_k,
         joined=s.cluster_reduction,
@@ -185,6 +194,11 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         width=s.c_width,
         band=s.threadblock_swizzle,
     )
+
+
+def _as_stored(spec: GemmSpec, matrix: str) -> bool:
+    """Whether a matrix' elements are multiplied as they are stored."""
+    return spec.element(matrix) == spec.dtype and spec.formula_of(matrix) is None
 
 
 def _held(spec: GemmSpec, s: Schedule) -> float:

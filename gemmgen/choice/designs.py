@@ -15,7 +15,7 @@ from math import gcd
 
 from gemmgen import candidates
 from gemmgen.candidates import VECTOR, WAYS, Shape, Way
-from gemmgen.choice.columns import WORD
+from gemmgen.choice.columns import WORD, lie_along_k
 from gemmgen.ir.dtypes import F32, F64, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -63,6 +63,13 @@ OF_WARPS = (((4, 8), (8, 8)), *product(((4, 8), (8, 8), (4, 16), (8, 16)), ((16,
 LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
 OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
+#: Tiles for few rows that lie as the matrices do, and their depths; for few columns the other way around.
+OF_LINES = (
+    (((4, 4), (4, 16)), 32),
+    (((4, 8), (4, 16)), 32),
+    (((4, 4), (8, 16)), 16),
+    (((4, 8), (8, 16)), 16),
+)
 STAGES = (3, 4)
 #: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
 ROWS = 64
@@ -78,8 +85,11 @@ _WARPS: dict[DType, str] = {
     I8: "mma_s8_8x16_16x8",
     F64: "mma_f64_4x8_16x8",
 }
+_WARPS_OF_TF32 = NAMED[OF_TF32][0]
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
 _SMALL = "async_4x4_8x16"
+#: Lanes of a warp over rows and columns of C.
+_LANES = (4, 8)
 
 
 @lru_cache(maxsize=64)
@@ -87,9 +97,10 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """Tiles of warps (`mma.sync`) beside the named ones: of float64, which warpgroups don't multiply; of others where
     these don't take A and B as they are stored, or lines of C begin anywhere.
     """
-    if spec.dtype not in _WARPS or "mma" not in target.features:
+    name = _WARPS_OF_TF32 if spec.allow_tf32 else _WARPS.get(spec.dtype)
+    if name is None or "mma" not in target.features:
         return ()
-    base = candidates.load(_WARPS[spec.dtype]).schedule
+    base = candidates.load(name).schedule
     if spec.dtype == F64:
         return _grown(spec, target, (base,), OF_F64, (base.stages,))
     anywhere = [spec.ld_unit(x) * spec.element(x).size % VECTOR > 0 for x in "ab"]
@@ -113,6 +124,28 @@ def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     if spec.dtype in _WARPS and "mma" in target.features:
         return ()
     return _grown(spec, target, [candidates.load(name).schedule for name in _THREADS], OF_THREADS, STAGES)
+
+
+@lru_cache(maxsize=64)
+def of_lines(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles for few rows, or few columns, of which the long matrix' lie as it does where its lines lie along K: they
+    are copied and read by vectors along K, where other tiles are transposed element by element.
+    """
+    if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
+        return ()
+    base = candidates.load(_SMALL).schedule.but(register_stages=1, across_tiles=False, name=None)
+    found = []
+    for few_columns, (name, by_k) in enumerate(zip("ba", reversed(lie_along_k(spec)), strict=True)):
+        if not by_k:
+            continue
+        as_it_lies = replace(getattr(base, name), transposed=name == "b", pad=APART)
+        vector = base.thread_vector[0], 1
+        turn = -1 if few_columns else 1
+        like = base.but(**{name: as_it_lies}, thread_vector=vector[::turn], c_width=vector[::turn][1])
+        for (tile, group), depth in OF_LINES:
+            lanes = _LANES[::turn]
+            found.append(like.but(tile=tile[::turn], group=group[::turn], lane_arrangement=lanes, block_k=depth))
+    return tuple(x for x in (_apart(spec, each) for each in found) if not problems_as_asked(spec, x, target))
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gemmgen.candidates import PARTS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
-from gemmgen.choice.designs import as_wide_as_lines, named, of_small, of_threads, of_warps, varies
+from gemmgen.choice.designs import as_wide_as_lines, named, of_lines, of_small, of_threads, of_warps, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
@@ -27,6 +27,7 @@ from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
+from gemmgen.sum_order import SumOrder, sum_order
 
 #: Parts of K that are weighed for all sizes of C, where the order of sums has to be the same for all.
 PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -64,14 +65,16 @@ def ranked(
     machine: Machine | None = None,
     wider: bool = False,
     fixed: tuple[int, ...] = (),
+    wanted: Callable[[Schedule], bool] | None = None,
 ) -> Iterator[Ranked]:
     """What can compute a product, the cheapest first, each with its microseconds.
 
     Args:
         wider: whether designs that nobody has measured are weighed as well.
         fixed: the parts of K that are weighed; by itself those that fill the device.
+        wanted: which of them; by itself all. It is asked before whether a schedule is legal, which takes longer.
     """
-    about = _About(target, products, machine or machine_of(target), wider, fixed)
+    about = _About(target, products, machine or machine_of(target), wider, fixed, wanted)
     found = _in_order(spec, shape, about)
     if spec.c_order == "row":
         return found
@@ -81,10 +84,17 @@ def ranked(
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
-    """The schedules of every order of sums, the cheapest first, each with its microseconds. Parts of K are the same
-    whatever the sizes of C.
+    """The cheapest schedule of every order of sums, with its microseconds; the cheapest order first. Parts of K are the
+    same whatever the sizes of C.
     """
-    return ranked(spec, shape, target, fixed=PARTS_IN_ORDER)
+    seen = set[SumOrder | None]()
+
+    def is_new(schedule: Schedule) -> bool:
+        return sum_order(schedule, shape[2]) not in seen
+
+    for found in ranked(spec, shape, target, fixed=PARTS_IN_ORDER, wanted=is_new):
+        seen.add(sum_order(found[1], shape[2]))
+        yield found
 
 
 def _cost(found: Ranked) -> float:
@@ -100,6 +110,7 @@ class _About:
     machine: Machine
     wider: bool
     fixed: tuple[int, ...]
+    wanted: Callable[[Schedule], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,8 @@ def _known(
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
-    others = dict.fromkeys((*named(spec, target), *of_warps(spec, target), *of_small(spec, target)))
+    kinds_of_tiles = named, of_warps, of_small, of_lines
+    others = dict.fromkeys(x for each in kinds_of_tiles for x in each(spec, target))
     if wider:
         others |= dict.fromkeys(of_threads(spec, target))
     tiled = tuple(
@@ -218,8 +230,9 @@ def _in_order(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]:
     loads = [*few, *_without_tiles(own, target)]
     of_loads = prior.costs(spec, loads, shape, about.machine, products)
     designs = _of_designs(own, shape, about)
-    both = merge(sorted(zip(of_loads, loads, strict=True), key=_cost), designs, key=_cost)
-    return (x for x in both if reaches(x[1], shape, products) and not problems_as_asked(own, x[1], target))
+    both, wanted = merge(sorted(zip(of_loads, loads, strict=True), key=_cost), designs, key=_cost), about.wanted
+    asked = (x for x in both if wanted is None or wanted(x[1]))
+    return (x for x in asked if reaches(x[1], shape, products) and not problems_as_asked(own, x[1], target))
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ from gemmgen.choice.columns import LINE, Numbers, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
 from gemmgen.choice.machine import (
     BLOCKS,
+    MOST_REGISTERS,
     REGISTERS,
     RESERVED,
     SCHEDULERS,
@@ -43,8 +44,8 @@ UNROLLED, SHARED = 4, 228 << 10
 MADE_BY_TWOS, MMA_ELEMENTS = 1.75, 8
 #: Instructions that cut a vector out of two that lie where they may: two choices of words and the shifts.
 CUT = 15
-#: Bytes of a register; those that a lane has beside its sums, loads and addresses, and of a thread at most.
-WORD, BESIDE_LANES, MOST_REGISTERS = 4, 16, 255
+#: Bytes of a register; those that a lane has beside its sums, loads and addresses.
+WORD, BESIDE_LANES = 4, 16
 
 
 def has_no_tiles(schedule: Schedule) -> bool:

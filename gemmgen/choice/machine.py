@@ -23,6 +23,8 @@ Amount = TypeVar("Amount", float, Numbers)
 #: Registers of a multiprocessor; threads and blocks of one at most; shared memory of a block that is no tile:
 #: mbarriers, and what the driver keeps.
 REGISTERS, THREADS, BLOCKS, RESERVED = 65536, 2048, 24, 1536
+#: Registers of a thread at most.
+MOST_REGISTERS = 255
 #: Lanes of a warp; warp instructions of a multiprocessor in a cycle.
 WARP, SCHEDULERS = 32, 4
 #: Columns of C that a block of the kernel that adds up parts of K has.
@@ -69,6 +71,7 @@ class Machine:
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         mma_f64: the same of float64.
         fma: the same of float32.
+        dealt: cycles that multiprocessors wait for one another's sums where blocks are dealt out.
         edge_f64: how much longer a block of float64 takes whose last rows lie outside, for which copies fill in zeros.
         fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
         arrive: bytes that come to a multiprocessor in a cycle.
@@ -88,8 +91,10 @@ class Machine:
             once for all that read it together; of float64 by single elements.
         busy: threads that keep a multiprocessor's units busy, with 64 sums each.
         busy_copying: warps of a scheduler that keep it busy copying, beside multiply-adds of their own.
+        spilled: times as long where a thread of multiply-adds has no register for some of what it holds.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
+        fill: the same to fill registers with elements as they are.
         begin: cycles of a block until its first tile is there.
         stay, meet: how many more of a persistent one, and of one in a cluster.
         between: cycles of a multiprocessor from a persistent block's tile of C to its next; as many again are shared by
@@ -135,6 +140,7 @@ class Machine:
     mma: float
     mma_f64: float
     fma: float
+    dealt: float = 10000.0
     edge_f64: float = 0.5
     launch: float = 0.294
     another: float = 1.1
@@ -157,10 +163,12 @@ class Machine:
     read_wgmma: float = 128.0
     busy: float = 424.0
     busy_copying: float = 2.5
+    spilled: float = 1.6
     own_work: float = 0.588
     crowd: float = 0.386
     step: float = 27.0
     paired: float = 20.0
+    fill: float = 850.0
     begin: float = 1080.0
     stay: float = 1000.0
     meet: float = 600.0
@@ -172,7 +180,7 @@ class Machine:
     aside: float = 0.53
     store: float = 46.0
     store_vector: float = 0.113
-    store_single: float = 1.27
+    store_single: float = 0.9
     store_vector_mma: float = 0.311
     store_single_mma: float = 0.537
     store_pair: float = 0.45
@@ -183,7 +191,7 @@ class Machine:
     copy_sliced: float = 1.2
     copy_single: float = 0.313
     copy_conflicts: float = 0.42
-    copy_across: float = 0.0965
+    copy_across: float = 0.11
     through: float = 2.0
     load: float = 3.0
     own_line: float = 0.51

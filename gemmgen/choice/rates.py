@@ -12,7 +12,17 @@ import numpy.typing as npt
 
 from gemmgen.choice.columns import FMA, LINE, MMA, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
 from gemmgen.choice.epilogue import PROLOGUE, of_prologue, of_sums
-from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine, beside
+from gemmgen.choice.machine import (
+    BLOCKS,
+    MOST_REGISTERS,
+    REGISTERS,
+    RESERVED,
+    SCHEDULERS,
+    THREADS,
+    WARP,
+    Machine,
+    beside,
+)
 from gemmgen.ir.dtypes import F64, DType
 from gemmgen.spec import GemmSpec
 
@@ -175,7 +185,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         fetch=line / c.fetch,
         fetch_all=LINE / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
-        wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
+        wait=np.maximum(_waits(d, in_cluster, c), c.fill * d.filling),
         fetched=d.fetched,
         store=store,
         torn=torn,
@@ -195,6 +205,12 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         dealt=dealt,
         swapped=swapped,
     )
+
+
+def _waits(d: Designs, in_cluster: Numbers, c: Machine) -> Numbers:
+    """Cycles of a step, by a single block, until what it has asked for is there."""
+    each = (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1)
+    return np.where(d.stages > 1, each, 0.0)
 
 
 def _stores(
@@ -235,14 +251,15 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
     of_peak, of_reads = volume / peak, volume * passes * spec.dtype.size / reads
     # Reads of float64 take nearly as long as its instructions.
     multiply = beside(of_peak, of_reads, c.hidden) if spec.dtype == F64 else np.maximum(of_peak, of_reads)
+    multiply *= np.where((d.unit == FMA) & (_registers(spec, d) > MOST_REGISTERS), c.spilled, 1.0)
     return multiply + volume * of_sums(spec, d.depth), d.threads / enough
 
 
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
     """Cycles to copy a step's tiles of whole blocks by threads."""
     if spec.dtype == F64:
-        # Its instructions take so long that copies find room beside them.
-        return np.zeros_like(d.depth)
+        # Its instructions take so long that copies of vectors find room beside them.
+        return cast("Numbers", d.depth * (d.block * np.where(d.copy < 1, 0.0, c.copy_single)).sum(0))
     # Elements of fewer than 4 bytes that are copied one by one go through registers.
     alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if spec.dtype.size < 4 else 1.0))
@@ -256,17 +273,23 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    # What a work-item multiplies next is read while it multiplies. With K in parts, what it copies has addresses of its
-    # own: of whole lines along K compilers know the distances.
-    copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
-    other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
-    each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
+    each = np.ceil(_registers(spec, d) / GIVEN) * GIVEN
     most_each = REGISTERS / (np.maximum(1, d.min_blocks) * d.threads)
     each = np.where(d.min_blocks > 0, np.minimum(each, np.floor(most_each / GIVEN) * GIVEN), each)
     registers = each * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
     return np.minimum(np.maximum(found, 1), BLOCKS)
+
+
+def _registers(spec: GemmSpec, d: Designs) -> Numbers:
+    """Those of a thread."""
+    # With K in parts, what a work-item copies has addresses of its own: of whole lines along K compilers know the
+    # distances.
+    copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
+    other = np.where(d.unit == FMA, ADDRESSES + d.fragments * d.together.sum(0) + copied, OTHER_REGISTERS)
+    found: Numbers = d.sums * spec.accumulator.size / 4 + other
+    return found
 
 
 def _waiting(d: Designs) -> Numbers:

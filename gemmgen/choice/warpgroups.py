@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, lie_along_k, stacked
+from gemmgen.choice.columns import READ_AHEAD, WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, lie_along_k, stacked
 from gemmgen.ir.dtypes import FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -41,6 +41,8 @@ WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
 #: The same where a thread has them three times: of two groups along K that are scaled, and of all.
 MOST_SUMS_OF_LINES = {1: 64, 2: 64, 3: 32}
+#: The same where threads fill registers with what they multiply.
+MOST_SUMS_OF_FILLED = {1: 128, 2: 160, 3: 96}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
 #: Steps of the widths of persistent blocks, and of int8.
@@ -81,8 +83,8 @@ class Kind:
         staged: whether TMA may store C: where its lines begin at multiples of a vector.
         grouped: what groups share out.
         shared: bytes of shared memory of a block.
-        held: bytes of an element of B as it is stored, where B is multiplied from registers, with operands swapped; 0
-            where it is multiplied from shared memory.
+        held: bytes of an element of A, and of B, as it is stored, where that is multiplied from registers, B with
+            operands swapped; 0 where it is multiplied from shared memory.
         lines: of shared memory that a step is deep.
     """
 
@@ -94,13 +96,13 @@ class Kind:
     staged: bool
     grouped: Grouped | None
     shared: int
-    held: float = 0.0
+    held: tuple[float, float] = (0.0, 0.0)
     lines: int = 1
 
     def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
         """Stages that a block can have beside a stage of the epilogue, and each of two of a multiprocessor."""
-        of_a, of_b = self._tile_bytes(block[0], self.by_k[0]), self._tile_bytes(block[1], self.by_k[1])
-        stage, room = self.lines * (of_a + int(of_b * self.stored_of_b)), self.shared - RESERVED
+        of_tiles = map(self._tile_bytes, block, self.by_k, self.stored)
+        stage, room = self.lines * sum(of_tiles), self.shared - RESERVED
         return (room - slot) // stage, (room // 2 - slot) // stage
 
     def multiplies(self, width: int) -> bool:
@@ -114,19 +116,26 @@ class Kind:
 
     def has_registers(self, groups: int, sums: int) -> bool:
         """Whether a thread has some for its sums, where each line has sums of its own beside those of all."""
-        return sums <= (MOST_SUMS if self.lines == 1 else MOST_SUMS_OF_LINES)[groups]
+        of_steps = MOST_SUMS_OF_FILLED if self.fills else MOST_SUMS
+        return sums <= (of_steps if self.lines == 1 else MOST_SUMS_OF_LINES)[groups]
 
     @property
-    def stored_of_b(self) -> float:
-        """Bytes that a tile of B takes, as a part of those of elements as they are multiplied."""
-        return self.held / self.size if self.held else 1.0
+    def stored(self) -> tuple[float, float]:
+        """Bytes that a tile of A, and of B, takes, as a part of those of elements as they are multiplied."""
+        of_a, of_b = (held / self.size or 1.0 for held in self.held)
+        return of_a, of_b
 
-    def _tile_bytes(self, extent: int, by_k: bool) -> int:
+    @property
+    def fills(self) -> bool:
+        """Whether threads fill registers with elements as they are."""
+        return self.size in self.held
+
+    def _tile_bytes(self, extent: int, by_k: bool, stored: float) -> int:
         """Of A's tile or of B's, in whole lines."""
         if by_k:
-            return extent * LINE
+            return int(extent * LINE * stored)
         line = line_bytes(extent * self.size)
-        return LINE // self.size * -(-extent * self.size // line) * line
+        return int(LINE // self.size * -(-extent * self.size // line) * line * stored)
 
 
 class Block(NamedTuple):
@@ -191,7 +200,7 @@ def band_of(few: _Number, turns: _Number) -> _Number:
 
 def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     """Each with whether its narrow blocks alone are meant: the first way of packing that is possible, and where that
-    packs nothing, the others for short lines; before them B from registers, where it is stored otherwise, or made.
+    packs nothing, the others for short lines; before them what is multiplied from registers.
     """
     if "wgmma" not in target.features or not (spec.dtype in _ATOMS or spec.allow_tf32):
         return ()
@@ -201,19 +210,31 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     first = next((x for x, block in of_each if not problems_as_asked(spec, built(x, block), target)), None)
     if first is None:
         return ()
-    held = replace(known[0], held=spec.element("b").bytes_of(2) / 2)
-    made = spec.element("b") != spec.dtype or spec.formula_of("b") is not None
-    can = made and first is not known[0] and not problems_as_asked(spec, built(held, next(_swapped(held))), target)
+    held = () if first is known[0] else _from_registers(spec, target)
+    can = (x for x in held if not problems_as_asked(spec, built(x, next(iter(blocks_of(x)))), target))
     others = ((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
     # Where groups along K are scaled, the sums of one are, while the next is multiplied.
     lines = ((replace(first, lines=2), False),) if spec.sum_group == LINE // first.size else ()
-    return *(((held, False),) if can else ()), (first, False), *lines, *others
+    return *((x, False) for x in can), (first, False), *lines, *others
+
+
+def _from_registers(spec: GemmSpec, target: Target) -> Iterator[Kind]:
+    """Those where A or B is multiplied from registers: a B that is stored otherwise, or made; and what lies across K,
+    of elements that no instruction transposes. Where the other one does, too, a kernel packs it.
+    """
+    stored, (a_by_k, b_by_k) = [spec.element(x).bytes_of(2) / 2 for x in "ab"], lie_along_k(spec)
+    transposes = spec.dtype not in FLOAT16
+    made = spec.element("b") != spec.dtype or spec.formula_of("b") is not None
+    if made or (transposes and not b_by_k):
+        yield replace(_kind_of(spec, target, (transposes and not a_by_k, False)), held=(0.0, stored[1]))
+    if transposes and not a_by_k and not made and spec.grouped is None:
+        yield replace(_kind_of(spec, target, (False, not b_by_k)), held=(stored[0], 0.0))
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
     atom = _ATOMS.get(spec.dtype, "wgmma_tf32")
     # Of 16-bit floats `wgmma` takes tiles by rows and by columns; of others a kernel that packs them transposes them.
-    transposes = atom != "wgmma"
+    transposes = spec.dtype not in FLOAT16
     of_a, of_b = lie_along_k(spec)
     by_k = of_a or (packed[0] and transposes), of_b or (packed[1] and transposes)
     staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
@@ -228,8 +249,8 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     Args:
         narrow: whether only those that may be worth packing what TMA could read itself.
     """
-    if kind.held:
-        return tuple(_swapped(kind))
+    if any(kind.held):
+        return tuple(_swapped(kind) if kind.held[1] else (x for x in _plain(kind) if not x.turns))
     if narrow:
         swapped = () if kind.grouped else (x for x in _swapped(kind, FEW_ROWS) if x.cols in PACKED)
         found = (*(x for x in _plain(kind, PACKED) if not x.stays), *swapped)
@@ -335,10 +356,11 @@ def built(kind: Kind, block: Block) -> Schedule:
 @lru_cache(maxsize=64)
 def _operands(kind: Kind) -> tuple[Operand, Operand]:
     (of_a, of_b), (a_by_k, b_by_k) = kind.packed, kind.by_k
-    memory: Memory = "private" if kind.held else "local"
+    memories: tuple[Memory, Memory] = "local", "private"
+    in_a, in_b = (memories[held > 0] for held in kind.held)
     return (
-        Operand("local", async_copy=True, prepacked=of_a, transposed=of_a and not a_by_k),
-        Operand(memory, async_copy=True, prepacked=of_b, transposed=of_b and b_by_k),
+        Operand(in_a, async_copy=True, prepacked=of_a, transposed=of_a and not a_by_k),
+        Operand(in_b, async_copy=True, prepacked=of_b, transposed=of_b and b_by_k),
     )
 
 
@@ -358,14 +380,16 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             across=none,
             begins=1 - np.gcd(block.astype(int), line) / line,
             depth=depth * one,
-            held=stages * (rows + cols * kind.stored_of_b) * depth,
+            held=stages * np.dot(kind.stored, block) * depth,
             stages=stages,
             threads=threads,
             producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
+            fragments=READ_AHEAD * one,
             slices=one,
             min_blocks=none[0],
             unit=WGMMA * one,
+            filling=kind.fills * one,
             fetched=one,
             parts=one,
             joined=one,

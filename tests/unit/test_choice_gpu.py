@@ -30,6 +30,7 @@ from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Order
+from gemmgen.sum_order import SumOrder, sum_order
 from gemmgen.tuning import calibrate as calibrate_gpu
 from gemmgen.tuning.job import assuming_no_gaps
 from tests.support.cli import printed
@@ -917,15 +918,67 @@ def test_one_row_by_stored_weights(stored: str, formula: str, mainloop: type[Mai
         assert chosen is not None and type(chosen.mainloop) is mainloop
 
 
-def test_a_row_of_a_design_is_that_of_its_schedule_where_b_comes_from_registers() -> None:
-    spec = assuming_no_gaps(
-        GemmSpec(dtype=BF16, b_dtype="int4", b_order="col", prologue_b="b * b_scale_128"), (16, 4096, 4096)
-    )
-    (held, _), *_ = warpgroups.kinds(spec, HOPPER)
-    assert held.held == 0.5
-    blocks = warpgroups.blocks_of(held)
-    own = columns.table(columns.row(spec, warpgroups.built(held, x), (16, 16, 16)) for x in blocks)
-    assert np.array_equal(warpgroups.table(held, blocks), own)
+@pytest.mark.parametrize(
+    ("spec", "held"),
+    [
+        (GemmSpec(dtype=BF16, b_dtype="int4", b_order="col", prologue_b="b * b_scale_128"), (0.0, 0.5)),
+        (GemmSpec(allow_tf32=True), (0.0, 4.0)),
+        (GemmSpec(allow_tf32=True, a_order="col", b_order="col"), (4.0, 0.0)),
+        (GemmSpec(dtype=F8_E4M3, c_dtype=BF16), (0.0, 1.0)),
+    ],
+    ids=["int4", "tf32 by rows", "tf32 by columns", "e4m3 by rows"],
+)
+def test_a_row_of_a_design_is_that_of_its_schedule_where_it_multiplies_from_registers(
+    spec: GemmSpec, held: tuple[float, float]
+) -> None:
+    known = assuming_no_gaps(spec, (16, 4096, 4096))
+    (kind, _), *_ = warpgroups.kinds(known, HOPPER)
+    assert kind.held == held
+    blocks = warpgroups.blocks_of(kind)
+    own = columns.table(columns.row(known, warpgroups.built(kind, x), (16, 16, 16)) for x in blocks)
+    assert np.array_equal(warpgroups.table(kind, blocks), own)
+
+
+def test_either_matrix_may_come_from_registers_where_the_other_is_packed() -> None:
+    """A by columns, B by rows: `wgmma` of TF32 transposes neither."""
+    kinds = [kind for kind, _ in warpgroups.kinds(GemmSpec(allow_tf32=True, a_order="col", ld_multiple=4), HOPPER)]
+    ways = [(kind.packed, kind.held) for kind in kinds]
+    assert ways[:2] == [((True, False), (0.0, 4.0)), ((False, True), (4.0, 0.0))]
+
+
+def test_tf32_has_warps_tiles_where_warpgroups_cannot_read_the_matrices() -> None:
+    """64x720x6256 by rows took 25 us by 128x128, whose B a kernel packed or K went in 20 parts; 10 now."""
+    anywhere = GemmSpec(allow_tf32=True)
+    tiles = {x.block_tile for x in designs.of_warps(anywhere, HOPPER)}
+    assert tiles == {x.block_tile for x in designs.of_warps(GemmSpec(dtype=BF16), HOPPER) if not x.prefetch}
+    assert {x.atom for x in designs.of_warps(anywhere, HOPPER)} == {"mma_tf32"}
+    assert not designs.of_warps(GemmSpec(), HOPPER), "float32 that is not to be rounded"
+    chosen = choose_for_gpu(GemmSpec(allow_tf32=True, ld_multiple=4), (64, 720, 6256), HOPPER)
+    assert chosen is not None
+    assert chosen.b.memory == "private"
+
+
+def test_of_every_order_of_sums_the_cheapest_is_found() -> None:
+    """Whether a schedule is legal is asked for these alone: an order took 2.4 s, and takes 0.3."""
+    spec, shape = assuming_no_gaps(GemmSpec(), (100, 512, 1536)), (100, 512, 1536)
+    found = [*gpu.by_order(spec, shape, HOPPER)]
+    orders = [sum_order(schedule, shape[2]) for _, schedule in found]
+    assert len(set(orders)) == len(orders) > 5
+    cheapest: dict[SumOrder | None, float] = {}
+    for cost, schedule in gpu.ranked(spec, shape, HOPPER, fixed=gpu.PARTS_IN_ORDER):
+        cheapest.setdefault(sum_order(schedule, shape[2]), cost)
+    assert dict(zip(orders, (cost for cost, _ in found), strict=True)) == cheapest
+
+
+def test_threads_without_registers_for_what_they_hold_take_longer() -> None:
+    """37 such kernels of the tables took 1.4 to 3 times what was predicted: addresses of copies are many."""
+    wide = candidates.load("mbarrier_8x16_16x16").schedule.but(split_k=5, name=None)
+    deep = wide.but(block_k=64, stages=2, mbarrier=0)
+    shape = (506, 1536, 1856)
+    kept = prior.costs(GemmSpec(), [deep], shape, replace(machine.machine_of(HOPPER), spilled=1.0))
+    assert prior.costs(GemmSpec(), [deep], shape, machine.machine_of(HOPPER))[0] > 1.3 * kept[0]
+    same = prior.costs(GemmSpec(), [wide], shape, replace(machine.machine_of(HOPPER), spilled=1.0))
+    assert prior.costs(GemmSpec(), [wide], shape, machine.machine_of(HOPPER)) == same
 
 
 def test_more_products_want_other_tiles() -> None:

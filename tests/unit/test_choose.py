@@ -113,7 +113,7 @@ def test_without_a_model_small_is_small_along_each_side(target: str) -> None:
         (BF16, (1, 2304, 768), "gemm_bf16_wgmma_8x128_by4x64_s8_split7_"),
         (BF16, (8, 4096, 4096), "gemm_bf16_wgmma_8x128_by4x64_s8_split4_"),
         (BF16, (32, 32, 32), "gemm_bf16_wgmma_8x64_by4x32_s8_"),
-        (F32, (16, 16, 8192), "gemm_f32_slm_16x32_by4x8_s3_split128_"),
+        (F32, (16, 16, 8192), "gemm_f32_slm_64x16_by16x4_s3_split128_"),
         (F32, (1, 1, 1000000), "gemv_1x1_by8x1_w4_split128"),
         (F32, (1, 2304, 768), "gemv_1x2_by4x1_w4"),
         (F32, (16, 16, 16), "naive_16x16"),

@@ -1,0 +1,72 @@
+"""Tiles of shared memory whose lines lie along K: copied and read by vectors along K."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.checks.capacity import depth_of_tiles, register_bytes
+from gemmgen.choice.designs import of_lines
+from gemmgen.ir.target import TARGETS
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import check_products, lowered
+
+TARGET = TARGETS["sm_80"]
+#: K of whole steps, with a rest, odd, and shorter than a step; C of whole blocks, and of parts.
+SIZES = ((32, 128, 64), (19, 70, 44), (33, 129, 37), (5, 3, 9))
+
+
+def designs(a_order: Order, b_order: Order) -> tuple[GemmSpec, tuple[Schedule, ...]]:
+    spec = GemmSpec(a_order=a_order, b_order=b_order)
+    return spec, of_lines(spec, TARGET)
+
+
+@pytest.mark.parametrize(("a_order", "b_order", "rows", "columns"), [("row", "col", 4, 4), ("row", "row", 0, 4)])
+def test_there_are_some_for_few_rows_and_for_few_columns(
+    a_order: Order, b_order: Order, rows: int, columns: int
+) -> None:
+    _, found = designs(a_order, b_order)
+    high, wide = zip(*(x.block_tile for x in found), strict=True)
+    assert sum(a < b for a, b in zip(high, wide, strict=True)) == rows
+    assert sum(a > b for a, b in zip(high, wide, strict=True)) == columns
+
+
+def test_where_no_lines_lie_along_k_there_are_none() -> None:
+    assert designs("col", "row")[1] == ()
+
+
+@pytest.mark.parametrize("orders", [("row", "col"), ("row", "row"), ("col", "col")], ids="-".join)
+def test_products(orders: tuple[Order, Order], rng: np.random.Generator) -> None:
+    spec, found = designs(*orders)
+    for schedule in found[:: max(1, len(found) // 3)]:
+        check_products(lowered(spec, schedule, TARGET), spec, rng, *SIZES)
+
+
+@pytest.mark.parametrize(("order", "name"), [("col", "b"), ("row", "a")])
+def test_lines_are_copied_and_read_by_vectors(order: Order, name: str) -> None:
+    """No element of the long matrix is copied by itself, where lines of the matrix are vectors."""
+    spec, found = designs("row", order)
+    long = [x for x in found if x.operand(name).transposed == (name == "b")]
+    text = driver.emit(spec, long[-1] if name == "a" else long[0], "cuda").text
+    side, own = ("row", "TM") if name == "a" else ("col", "TN")
+    assert f"cp_async_16_zfill(\n                        &shared.{name}[load_stage][{name}_{side}" in text
+    read = re.search(
+        rf"< {own}; \+\+\w+\) {{\s+copy4\({name}_frag\[\w\], &shared\.{name}\[stage\]\[[^\]]+\]\[kk\]\);", text
+    )
+    assert read, text
+
+
+def test_a_thread_holds_four_elements_along_k() -> None:
+    spec, (first, *_) = designs("row", "col")
+    assert depth_of_tiles(spec, first) == 4
+    across = first.but(b=replace(first.b, transposed=False))
+    assert depth_of_tiles(spec, across) == 1
+    rows, cols = first.tile
+    assert register_bytes(spec, first) - register_bytes(spec, across) == 3 * (rows + cols) * 4
+    odd = first.but(b=replace(first.b, pad=1))
+    assert depth_of_tiles(spec, odd) == 1, "lines of the tile begin at no vectors"

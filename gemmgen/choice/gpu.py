@@ -30,7 +30,7 @@ from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import SumOrder, sum_order
 
 #: Parts of K that are weighed for all sizes of C, where the order of sums has to be the same for all.
-PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
 FILLED = (0.5, 1.0, 2.0)
 _PARTS, _FILLED = np.array(PARTS, dtype=np.float64), np.array(FILLED)[:, None]

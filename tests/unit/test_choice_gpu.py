@@ -120,7 +120,7 @@ def test_what_choices_lose_among_all_that_is_likely(judge: ModuleType) -> None:
     """Of 24 drawn shapes a type up to 415 schedules were measured each. With the costs of misaligned lines of before,
     which these tables have lowered, bfloat16 lost 6.6 % and float16 6.8.
     """
-    most = {"bfloat16": 1.06, "float16": 1.06, "float8_e4m3fn": 1.03, "float32": 1.05}
+    most = {"bfloat16": 1.06, "float16": 1.06, "float8_e4m3fn": 1.03, "float32": 1.025}
     found = judge.regrets(judge.of_exhaustive("2026-11-29_h200/exhaustive_*"), machine.machine_of(judge.H200))
     assert {dtype: len(values) for dtype, values in found.items()} == dict.fromkeys(most, 24)
     for dtype, values in found.items():
@@ -150,13 +150,20 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
         ("bfloat16", 1.03, 1.25),
         ("float8_e4m3fn", 1.02, 1.1),
         ("tf32", 1.03, 1.15),
-        ("float32", 1.04, 1.35),
+        ("float32", 1.03, 1.25),
+        ("free_tf32", 1.055, 1.35),
+        ("free_float32", 1.035, 1.2),
+        ("free_float64", 1.05, 1.4),
+        ("held_tf32", 1.035, 1.3),
     ],
 )
 def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
-    """Where nobody knew what persistent blocks lose between two tiles, batches of small products lost 2 %, and 71 at
+    """Of `free` are three sizes of any kind, of `held` what warpgroups multiply from registers.
+
+    Where nobody knew what persistent blocks lose between two tiles, batches of small products lost 2 %, and 71 at
     worst; where sums of K's parts were only read, float64 lost 4.4 %; with two warps of 64 sums each, batches of heads
-    lost 6 %.
+    lost 6 %. Where stream-K waited for nothing, float32 lost 3.5 %, and 40 at worst; where float64 copied single
+    elements for nothing, it lost 7.8 %, and 64.
     """
     problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}")
     found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]

@@ -183,7 +183,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         slices=slices,
         min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
-        filling=s.by_warpgroups and any(getattr(s, x).memory == "private" and _as_stored(spec, x) for x in "ab"),
+        filling=s.by_warpgroups and any(getattr(s, x).memory == "private" and as_stored(spec, x) for x in "ab"),
         fetched=fetched,
         parts=s.split_k,
         joined=s.cluster_reduction,
@@ -196,7 +196,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
     )
 
 
-def _as_stored(spec: GemmSpec, matrix: str) -> bool:
+def as_stored(spec: GemmSpec, matrix: str) -> bool:
     """Whether a matrix' elements are multiplied as they are stored."""
     return spec.element(matrix) == spec.dtype and spec.formula_of(matrix) is None
 

@@ -63,7 +63,7 @@ OF_WARPS = (((4, 8), (8, 8)), *product(((4, 8), (8, 8), (4, 16), (8, 16)), ((16,
 LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
 OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
-#: Tiles for few rows that lie as the matrices do, and their depths; for few columns the other way around.
+#: Tiles for few rows that lie as the long matrix does, and their depths; for few columns the other way around.
 OF_LINES = (
     (((4, 4), (4, 16)), 32),
     (((4, 8), (4, 16)), 32),
@@ -128,8 +128,8 @@ def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 @lru_cache(maxsize=64)
 def of_lines(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles for few rows, or few columns, of which the long matrix' lie as it does where its lines lie along K: they
-    are copied and read by vectors along K, where other tiles are transposed element by element.
+    """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, its tile lies as it does, and is
+    copied and read by vectors along K. Other tiles transpose it element by element.
     """
     if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
         return ()

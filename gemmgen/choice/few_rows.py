@@ -22,7 +22,7 @@ from math import gcd
 import numpy as np
 
 from gemmgen.candidates import PARTS, Shape
-from gemmgen.choice.columns import LINE, Numbers, lie_along_k
+from gemmgen.choice.columns import LINE, Numbers, as_stored, lie_along_k
 from gemmgen.choice.loads import Lanes, Loads, account_of_lanes, account_of_loads
 from gemmgen.choice.machine import WARP, Machine, machine_of
 from gemmgen.epilogue import OPERANDS
@@ -139,7 +139,7 @@ def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machi
     """B of 16-bit floats whose lines begin at no multiple of 16 bytes, so that TMA can't read them: lanes load what a
     warp multiplies. The cheapest by the model first.
     """
-    (m, n, k), plain = shape, all(spec.element(x) == spec.dtype and spec.formula_of(x) is None for x in "ab")
+    (m, n, k), plain = shape, all(as_stored(spec, x) for x in "ab")
     if m > MOST_ROWS or spec.dtype not in FLOAT16 or not plain:
         return
     # Three rows by lines across K took 41 us by multiply-adds on an H200, and 50 so. No GPU has timed a single row.

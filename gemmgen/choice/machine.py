@@ -94,7 +94,7 @@ class Machine:
         spilled: times as long where a thread of multiply-adds has no register for some of what it holds.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
-        fill: the same to fill registers with elements as they are.
+        fill: cycles of a step, by a single block, that fills registers with elements as they are.
         begin: cycles of a block until its first tile is there.
         stay, meet: how many more of a persistent one, and of one in a cluster.
         between: cycles of a multiprocessor from a persistent block's tile of C to its next; as many again are shared by

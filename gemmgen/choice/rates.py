@@ -59,7 +59,7 @@ class Rates(NamedTuple):
         fetch: cycles until L2 has given a line; where all ask for theirs, `fetch_all`.
         fetch_all: the same of a line of each block, for each that a multiprocessor has in the mean.
         arrive: cycles until a step's tiles have come.
-        wait: cycles of a step, by a single block, until what it has asked for is there.
+        wait: cycles of a step, by a single block, until what it has asked for is there, and in registers.
         fetched: 1 where TMA reads, otherwise 0.
         store: cycles to store an element of C, or of sums, whose lines are multiples of what a thread stores at once.
         torn: how many more where they are not.

@@ -16,7 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import READ_AHEAD, WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, lie_along_k, stacked
+from gemmgen.choice.columns import (
+    READ_AHEAD,
+    WARPGROUP_ROWS,
+    WGMMA,
+    Columns,
+    Designs,
+    Numbers,
+    as_stored,
+    lie_along_k,
+    stacked,
+)
 from gemmgen.ir.dtypes import FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -220,11 +230,11 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
 
 def _from_registers(spec: GemmSpec, target: Target) -> Iterator[Kind]:
     """Those where A or B is multiplied from registers: a B that is stored otherwise, or made; and what lies across K,
-    of elements that no instruction transposes. Where the other one does, too, a kernel packs it.
+    of elements that no instruction transposes. A kernel packs the other one if that lies across K, too.
     """
     stored, (a_by_k, b_by_k) = [spec.element(x).bytes_of(2) / 2 for x in "ab"], lie_along_k(spec)
     transposes = spec.dtype not in FLOAT16
-    made = spec.element("b") != spec.dtype or spec.formula_of("b") is not None
+    made = not as_stored(spec, "b")
     if made or (transposes and not b_by_k):
         yield replace(_kind_of(spec, target, (transposes and not a_by_k, False)), held=(0.0, stored[1]))
     if transposes and not a_by_k and not made and spec.grouped is None:

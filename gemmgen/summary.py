@@ -257,7 +257,7 @@ class _Reader:
         parts = ["image" if source.space is Space.IMAGE else self.words.buffer]
         parts += ["prepacked by a kernel before"] if source.prepacked else []
         for step in steps:
-            parts += self._step(step)
+            parts += self._step(step, operand)
         if self._passed_around(operand):
             parts.append(f"passed around the {self.words.sub_group} by shuffles")
         return [", ".join(parts)]
@@ -279,7 +279,7 @@ class _Reader:
                     steps.append(stmt)
         return source, steps
 
-    def _step(self, step: CooperativeCopy | FragmentLoad | VectorCopy) -> Iterator[str]:
+    def _step(self, step: CooperativeCopy | FragmentLoad | VectorCopy, operand: str) -> Iterator[str]:
         """A copy in words."""
         match step:
             case CooperativeCopy(dst, src):
@@ -292,6 +292,8 @@ class _Reader:
                     yield _loads(step.atom.name, step.width)
                 elif isinstance(self.product, TileMma):
                     yield "from there to registers"
+                elif step.width > 1 and src.transposed == (operand == "b"):
+                    yield f"read along K by {step.width}"
                 if (pipe := dst.pipe) is not None and pipe.stages > 1:
                     yield "registers double-buffered" + (" across tiles" if pipe.across_tiles else "")
             case VectorCopy(dst, _, src):

@@ -3,7 +3,8 @@
 // Tile       64x16 of C per block, 4x4 per thread, 32 along K per step
 // Threads    16x4 per block, warps of 8x4 threads
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-// A          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4
+// A          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4,
+//            read along K by 4
 // B          global memory, cp.async of 4 elements, 3 stages in shared memory
 // Pipeline   cp.async groups, then a barrier
 // Multiply   fused multiply-add, rows in serpentine order

@@ -5,7 +5,8 @@
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
 // A          global memory, cp.async of single elements, 3 stages in shared memory, transposed,
 //            rows padded by 4
-// B          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4
+// B          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4,
+//            read along K by 4
 // Pipeline   cp.async groups, then a barrier
 // Multiply   fused multiply-add, rows in serpentine order
 // C          stores of single elements

@@ -29,7 +29,7 @@ os.environ.setdefault("GEMMGEN_COMPILE_ASIDE", "0")
 ROWS = (*(1 << n for n in range(14)),)
 SHAPES = "4096x4096,14336x4096,1024x1024,64x65536"
 #: Copies of the operands at least and at most.
-LEAST, MOST = 2, 24
+LEAST, MOST = 2, 80
 
 #: Type, order of B, m, n, k.
 Product = tuple[str, str, int, int, int]

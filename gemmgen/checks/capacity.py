@@ -16,8 +16,8 @@ from gemmgen.spec import GemmSpec
 
 #: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
 DPAS_LANE_BYTES = 512
-#: Shared memory is read by vectors of up to so many bytes.
-VECTOR_BYTES = 16
+#: Shared memory is read by vectors of up to so many bytes, and elements; registers of a thread of CUDA, in bytes.
+VECTOR_BYTES, VECTOR, THREAD_BYTES = 16, 4, 255 * 4
 #: Threads of a multiprocessor of NVIDIA's, on most of those that have few.
 MULTIPROCESSOR_THREADS = 1536
 #: Where slices of K load what they multiply: elements that a work-item has asked for at most; registers beside those
@@ -165,15 +165,18 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
 
 def depth_of_tiles(spec: GemmSpec, s: Schedule) -> int:
     """How many neighbours along K a work-item reads of local memory at a time: vectors, where asynchronous copies fill
-    lines that lie along K. Other tiles are read across K, which takes fewer registers.
+    lines that lie along K, and registers hold them. Other tiles are read across K, which takes fewer registers.
     """
     if not isinstance(s.mainloop, SharedMemory) or s.atom != "fma":
         return 1
     found = 1
     for name, operand in (("a", s.a), ("b", s.b)):
         along_k = operand.memory == "local" and operand.async_copy and operand.transposed == (name == "b")
-        width = max(1, VECTOR_BYTES // spec.made(name).size)
+        width = max(1, min(VECTOR, VECTOR_BYTES // spec.made(name).size))
         found = max(found, gcd(width, s.block_k + operand.pad, s.block_k // s.sliced_k) if along_k else 1)
+    (rows, cols), size = s.tile, spec.accumulator.size
+    while found > 1 and (rows * cols + (rows + cols) * found * s.register_stages) * size > THREAD_BYTES:
+        found //= 2
     return found
 
 

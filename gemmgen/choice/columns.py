@@ -183,7 +183,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         slices=slices,
         min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
-        filling=s.by_warpgroups and any(getattr(s, x).memory == "private" and as_stored(spec, x) for x in "ab"),
+        filling=fills_registers(spec, s),
         fetched=fetched,
         parts=s.split_k,
         joined=s.cluster_reduction,
@@ -199,6 +199,11 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
 def as_stored(spec: GemmSpec, matrix: str) -> bool:
     """Whether a matrix' elements are multiplied as they are stored."""
     return spec.element(matrix) == spec.dtype and spec.formula_of(matrix) is None
+
+
+def fills_registers(spec: GemmSpec, s: Schedule) -> bool:
+    """Whether warpgroups multiply from registers that threads fill with elements as they are."""
+    return s.by_warpgroups and any(s.operand(x).memory == "private" and as_stored(spec, x) for x in "ab")
 
 
 def _held(spec: GemmSpec, s: Schedule) -> float:

@@ -84,17 +84,19 @@ def ranked(
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
-    """The cheapest schedule of every order of sums, with its microseconds; the cheapest order first. Parts of K are the
-    same whatever the sizes of C.
+    """The cheapest legal schedule of every order of sums, with its microseconds; the cheapest order first. Parts of K
+    are the same whatever the sizes of C. Nothing lies in registers that other orders of A read from shared memory.
     """
     seen = set[SumOrder | None]()
 
     def is_new(schedule: Schedule) -> bool:
-        return sum_order(schedule, shape[2]) not in seen
+        return sum_order(schedule, shape[2]) not in seen and not columns.fills_registers(spec, schedule)
 
     for found in ranked(spec, shape, target, fixed=PARTS_IN_ORDER, wanted=is_new):
-        seen.add(sum_order(found[1], shape[2]))
-        yield found
+        # Of a column-major C the cheapest of two kinds have been looked at before either is here.
+        if is_new(found[1]):
+            seen.add(sum_order(found[1], shape[2]))
+            yield found
 
 
 def _cost(found: Ranked) -> float:

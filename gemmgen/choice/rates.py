@@ -273,7 +273,7 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    each = np.ceil(_registers(spec, d) / GIVEN) * GIVEN
+    each = np.ceil(np.minimum(_registers(spec, d), MOST_REGISTERS) / GIVEN) * GIVEN
     most_each = REGISTERS / (np.maximum(1, d.min_blocks) * d.threads)
     each = np.where(d.min_blocks > 0, np.minimum(each, np.floor(most_each / GIVEN) * GIVEN), each)
     registers = each * d.threads + d.producers * 32
@@ -283,7 +283,7 @@ def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
 
 
 def _registers(spec: GemmSpec, d: Designs) -> Numbers:
-    """Those of a thread."""
+    """Those that a thread asks for, more than it can have or not."""
     # With K in parts, what a work-item copies has addresses of its own: of whole lines along K compilers know the
     # distances.
     copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads

@@ -95,6 +95,7 @@ class Kind:
         shared: bytes of shared memory of a block.
         held: bytes of an element of A, and of B, as it is stored, where that is multiplied from registers, B with
             operands swapped; 0 where it is multiplied from shared memory.
+        fills: whether threads fill registers with elements as they are.
         lines: of shared memory that a step is deep.
     """
 
@@ -107,6 +108,7 @@ class Kind:
     grouped: Grouped | None
     shared: int
     held: tuple[float, float] = (0.0, 0.0)
+    fills: bool = False
     lines: int = 1
 
     def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
@@ -134,11 +136,6 @@ class Kind:
         """Bytes that a tile of A, and of B, takes, as a part of those of elements as they are multiplied."""
         of_a, of_b = (held / self.size or 1.0 for held in self.held)
         return of_a, of_b
-
-    @property
-    def fills(self) -> bool:
-        """Whether threads fill registers with elements as they are."""
-        return self.size in self.held
 
     def _tile_bytes(self, extent: int, by_k: bool, stored: float) -> int:
         """Of A's tile or of B's, in whole lines."""
@@ -234,11 +231,13 @@ def _from_registers(spec: GemmSpec, target: Target) -> Iterator[Kind]:
     """
     stored, (a_by_k, b_by_k) = [spec.element(x).bytes_of(2) / 2 for x in "ab"], lie_along_k(spec)
     transposes = spec.dtype not in FLOAT16
-    made = not as_stored(spec, "b")
-    if made or (transposes and not b_by_k):
-        yield replace(_kind_of(spec, target, (transposes and not a_by_k, False)), held=(0.0, stored[1]))
-    if transposes and not a_by_k and not made and spec.grouped is None:
-        yield replace(_kind_of(spec, target, (False, not b_by_k)), held=(stored[0], 0.0))
+    a_is_made, b_is_made = (not as_stored(spec, x) for x in "ab")
+    if b_is_made or (transposes and not b_by_k):
+        of_b = _kind_of(spec, target, (transposes and not a_by_k, False))
+        yield replace(of_b, held=(0.0, stored[1]), fills=not b_is_made)
+    if transposes and not a_by_k and not b_is_made and spec.grouped is None:
+        of_a = _kind_of(spec, target, (False, not b_by_k))
+        yield replace(of_a, held=(stored[0], 0.0), fills=not a_is_made)
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
@@ -323,13 +322,15 @@ def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> 
     """
     for rows in filter(kind.multiplies, of_rows):
         many = rows in MANY_ROWS
+        # TMA stores no pairs of rows that bytes from registers leave apart.
+        staged = many and not (kind.held[1] and kind.size == 1 < kind.result)
         for count, own in BESIDE:
             if not (kind.has_registers(count, own * rows // 2) and (own == 1 or many)):
                 continue
             cols = COLUMNS * count * own
-            slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if many else 0
+            slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if staged else 0
             stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot)[0])
-            yield Block(rows, cols, count, True, stages, int(many and kind.staged))
+            yield Block(rows, cols, count, True, stages, int(staged and kind.staged))
 
 
 def _clusters(plain: Iterable[Block], clusters: tuple[Pair, ...]) -> Iterator[Block]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import gcd
 
 from gemmgen.checks.capacity import VECTOR_BYTES
 from gemmgen.checks.roles import MOST_LINES
@@ -160,8 +161,10 @@ class SharedTiles:
             return SCALAR, 1
         axis, dtype = fragment.rows if fragment.transposed else fragment.cols, tile.buffer.dtype
         run = axis.vector if axis.lanes > 1 else axis.values
-        width = next(w for w in (4, 2, 1) if run % w == 0 and w * dtype.size <= VECTOR_BYTES)
         between_rows = as_int(tile.buffer.layout.strides[-2])
+        if between_rows is not None and "unaligned_vectors" not in self.problem.target.features:
+            run = gcd(run, between_rows)
+        width = next(w for w in (4, 2, 1) if run % w == 0 and w * dtype.size <= VECTOR_BYTES)
         if width > 1 and between_rows is not None and between_rows % width == 0:
             return ALIGNED_VECTOR, width
         return self.problem.vector(width, dtype)

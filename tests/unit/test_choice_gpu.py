@@ -23,7 +23,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate
-from gemmgen.passes.validate import is_possible
+from gemmgen.passes.validate import is_possible, problems_as_asked
 from gemmgen.schedule.direct import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
@@ -932,8 +932,9 @@ def test_one_row_by_stored_weights(stored: str, formula: str, mainloop: type[Mai
         (GemmSpec(allow_tf32=True), (0.0, 4.0)),
         (GemmSpec(allow_tf32=True, a_order="col", b_order="col"), (4.0, 0.0)),
         (GemmSpec(dtype=F8_E4M3, c_dtype=BF16), (0.0, 1.0)),
+        (GemmSpec(dtype=BF16, b_order="col", prologue_b="b * 2"), (0.0, 2.0)),
     ],
-    ids=["int4", "tf32 by rows", "tf32 by columns", "e4m3 by rows"],
+    ids=["int4", "tf32 by rows", "tf32 by columns", "e4m3 by rows", "made of the same size"],
 )
 def test_a_row_of_a_design_is_that_of_its_schedule_where_it_multiplies_from_registers(
     spec: GemmSpec, held: tuple[float, float]
@@ -942,6 +943,7 @@ def test_a_row_of_a_design_is_that_of_its_schedule_where_it_multiplies_from_regi
     (kind, _), *_ = warpgroups.kinds(known, HOPPER)
     assert kind.held == held
     blocks = warpgroups.blocks_of(kind)
+    assert not problems_as_asked(known, warpgroups.built(kind, blocks[-1]), HOPPER)
     own = columns.table(columns.row(known, warpgroups.built(kind, x), (16, 16, 16)) for x in blocks)
     assert np.array_equal(warpgroups.table(kind, blocks), own)
 
@@ -965,9 +967,10 @@ def test_tf32_has_warps_tiles_where_warpgroups_cannot_read_the_matrices() -> Non
     assert chosen.b.memory == "private"
 
 
-def test_of_every_order_of_sums_the_cheapest_is_found() -> None:
+@pytest.mark.parametrize("c_order", ["row", "col"])
+def test_of_every_order_of_sums_the_cheapest_is_found(c_order: Order) -> None:
     """Whether a schedule is legal is asked for these alone: an order took 2.4 s, and takes 0.3."""
-    spec, shape = assuming_no_gaps(GemmSpec(), (100, 512, 1536)), (100, 512, 1536)
+    spec, shape = assuming_no_gaps(GemmSpec(c_order=c_order), (100, 512, 1536)), (100, 512, 1536)
     found = [*gpu.by_order(spec, shape, HOPPER)]
     orders = [sum_order(schedule, shape[2]) for _, schedule in found]
     assert len(set(orders)) == len(orders) > 5

@@ -88,3 +88,14 @@ def test_a_long_k_goes_in_as_many_parts_as_fill_a_gpu(dtype: str) -> None:
         order = sum_order(choose(spec, (m, 64, 65536), TARGETS["sm_90a"], invariant=True), 65536)
         assert order is not None
         assert order.parts >= 64
+
+
+@pytest.mark.parametrize(("n", "k"), [(4096, 100), (8192, 8192), (16, 65536)])
+def test_eight_bit_floats_by_rows_have_an_order_for_any_a(n: int, k: int) -> None:
+    """From registers B would have one of its own, which no A by columns, or without TMA, can have."""
+    plain = GemmSpec(dtype="float8_e4m3fn", c_dtype="bfloat16", ld_multiple=16)
+    orders = {
+        sum_order(choose(spec, (300, n, k), TARGETS["sm_90a"], invariant=True), k)
+        for spec in (plain, replace(plain, a_order="col"), replace(plain, ld_multiple=4), replace(plain, c_order="col"))
+    }
+    assert len(orders) == 1

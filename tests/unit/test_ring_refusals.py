@@ -114,7 +114,10 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         ),
         (
             SLICED.but(sliced_k=8),
-            "across_tiles alternates two slots of registers, but block_k = 8 is odd: use an even one",
+            (
+                "across_tiles alternates two slots of registers, but block_k = 8, 8 slices is an odd number of steps: "
+                "use a multiple of 16"
+            ),
         ),
         (
             SLICED.but(tile=(3, 8), thread_vector=(3, 4), sliced_k=4),

@@ -11,6 +11,7 @@ import pytest
 from gemmgen import driver
 from gemmgen.checks.capacity import depth_of_tiles, register_bytes
 from gemmgen.choice.designs import of_lines
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -69,3 +70,33 @@ def test_a_thread_holds_four_elements_along_k() -> None:
     assert register_bytes(spec, first) - register_bytes(spec, across) == 3 * (rows + cols) * 4
     odd = first.but(b=replace(first.b, pad=1))
     assert depth_of_tiles(spec, odd) == 1, "lines of the tile begin at no vectors"
+
+
+def test_lines_of_two_elements_are_read_by_twos(rng: np.random.Generator) -> None:
+    """B's lines are multiples of four, A's of two: a read of four began within a vector."""
+    spec, (first, *_) = designs("row", "col")
+    mixed = first.but(a=replace(first.a, transposed=False, width=1, pad=2), thread_vector=(1, 1))
+    assert depth_of_tiles(spec, mixed) == 4
+    program = lowered(spec, mixed, TARGET)
+    check_products(program, spec, rng, (19, 70, 44))
+    text = driver.emit(spec, mixed, "cuda", TARGET).text
+    assert re.search(r"copy2\(&a_frag\[\w\]\[\w \* 2\],\s+&shared\.a", text)
+
+
+def test_slots_alternate_over_whole_reads() -> None:
+    """Three steps of four elements: the first of the next tile overwrote what was still to be multiplied."""
+    spec, (first, *_) = designs("row", "col")
+    odd = first.but(block_k=12, register_stages=2, across_tiles=True)
+    said = "block_k = 12, read by 4 along K is an odd number of steps: use a multiple of 8"
+    with pytest.raises(ScheduleError, match=said):
+        driver.emit(spec, odd, "cuda", TARGET)
+    assert "cp_async_16" in driver.emit(spec, odd.but(block_k=16), "cuda", TARGET).text
+
+
+def test_where_registers_do_not_hold_vectors_fewer_are_read() -> None:
+    """Tiles that were legal stay so."""
+    spec, (first, *_) = designs("row", "col")
+    large = first.but(tile=(8, 16), group=(4, 8), block_k=16, register_stages=2)
+    assert depth_of_tiles(spec, large) == 2
+    assert "cp_async_16" in driver.emit(spec, large, "cuda", TARGET).text
+    assert depth_of_tiles(GemmSpec(dtype="int8"), first) == 4, "no reads of more than four elements"

@@ -47,7 +47,7 @@ exhaustive() {
 epilogues() { measure epilogues --jobs "$jobs" --json "$result.json"; }
 weights() { measure weights; }
 invariant() { measure invariant --jobs "$jobs" ${1:+--dtypes "${1//+/,}"} ${2:+--layouts "${2//+/,}"}; }
-grouped() { measure grouped --device gpu --dtypes "${1:-bfloat16}"; }
+grouped() { measure grouped --device gpu --dtypes "${1:-bfloat16}" ${2:+--kinds "${2//+/,}"}; }
 block_scales() { measure block_scales; }
 streaming() { measure streaming; }
 # families,gemv,int8+float16,col: a family of products, in some types and layouts of B.

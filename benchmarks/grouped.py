@@ -4,6 +4,7 @@
     python benchmarks/grouped.py --device gpu --dtypes bfloat16 --kinds rows,k
     python benchmarks/grouped.py --device gpu --schedule mma_8x16_16x8
     python benchmarks/grouped.py --device gpu --dtypes bfloat16 --kinds swiglu
+    python benchmarks/grouped.py --device gpu --dtypes float8_e4m3fn --kinds rows
 
 Groups are even or skewed: skewed ones have rows in proportion to 1, 1/2, 1/3 and so on, in random order, the last of
 them none. On a GPU launches are captured in graphs, each with operands of its own, which together are larger than the
@@ -13,6 +14,10 @@ threads of OpenBLAS spin after a call. Each result is compared with the loop's.
 
 `swiglu` is the first layer of experts: rows, and two halves of B's columns. Its peers make it of their products by
 `silu(gate) * up` (a fused kernel of `torch.compile` on a GPU); `plain` is ours without it.
+
+8-bit floats are groups of rows, with a scale for each row of A and each column of a group's B, B's lines along K, C in
+bfloat16. Peers are `torch._scaled_grouped_mm` and a loop of `torch._scaled_mm`; `blocks` is ours with DeepSeek's
+scales, 1x128 of A and 128x128 of B, in their place.
 
 Printed is the time of each peer by ours; above 1 ours is faster.
 """
@@ -125,10 +130,49 @@ def right(out: Any, wanted: Any) -> bool:
 # --- on a GPU -------------------------------------------------------------------------------------
 
 
+def of_scaled(ends: Any, host: list[int], shape: Shape, schedule: str | None) -> dict[str, Callable[..., Any]]:
+    """What multiplies groups of rows of 8-bit floats."""
+    import torch
+
+    total, n, k, groups = shape
+
+    def scales(*size: int) -> Any:
+        return torch.rand(size, device="cuda") + 0.5
+
+    rows, cols, of_blocks = scales(total), scales(groups, n), -(-k // 128)
+    blocks = {
+        "a_scale_128": scales(of_blocks * total),
+        "b_scale_128x128": scales(groups, of_blocks * -(-n // 128)),
+    }
+    by_blocks = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128", **blocks}
+    own = {"epilogue": ("row_scale", "scale"), "row_scale": rows, "scale": cols}
+    fast = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
+
+    def by_loop(a: Any, b: Any, c: Any, _: Any) -> Any:
+        begin = 0
+        for group, end in enumerate(host):
+            if end > begin:
+                of_rows, of_cols = rows[begin:end, None], cols[group][None]
+                torch._scaled_mm(a[begin:end], b[group], of_rows, of_cols, out=c[begin:end], **fast)
+            begin = end
+        return c
+
+    return {
+        "ours": lambda a, b, _, c: gemmgen.grouped(a, b, ends, out=c, schedule=schedule, **own),
+        "torch": lambda a, b, _, __: torch._scaled_grouped_mm(a, b, rows, cols, offs=ends, **fast),
+        "loop": by_loop,
+        "blocks": lambda a, b, _, c: gemmgen.grouped(a, b, ends, out=c, **by_blocks),
+    }
+
+
 def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
     """Ours beside torch's and a loop, by graphs."""
     import torch
 
+    scaled = dtype.startswith("float8")
+    if scaled and kind != "rows":
+        print(f"{kind:6} {dtype}: groups of rows alone", flush=True)
+        return
     rng, (total, n, _, groups) = np.random.default_rng(25), shape
     host = ends_of(total, groups, skewed, rng)
     ends, element = torch.as_tensor(host, device="cuda"), getattr(torch, dtype)
@@ -136,8 +180,10 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
     epilogue, rotated = epilogue_of(kind), sum(int(np.prod(x)) for x in sizes) * element.itemsize
     sets = []
     for _ in range(max(2, -(-ROTATED // rotated))):
-        first, second = (torch.randn(x, device="cuda", dtype=element) for x in sizes)
-        both = torch.zeros(product, device="cuda", dtype=element)
+        first, second = (torch.randn(x, device="cuda").to(element) for x in sizes)
+        if scaled:
+            second = second.transpose(1, 2).contiguous().transpose(1, 2)
+        both = torch.zeros(product, device="cuda", dtype=torch.bfloat16 if scaled else element)
         out = torch.zeros((total, n), device="cuda", dtype=element) if epilogue else both
         sets.append((first.T if kind == "k" else first, second, both, out))
     finish = torch.compile(_gated, dynamic=False) if epilogue else lambda product: product
@@ -152,7 +198,9 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
     }
     if epilogue:
         calls["plain"] = lambda a, b, both, _: gemmgen.grouped(a, b, ends, out=both, schedule=schedule)
-    if dtype != "bfloat16":
+    if scaled:
+        calls = of_scaled(ends, host.tolist(), shape, schedule)
+    elif dtype != "bfloat16":
         del calls["torch"]
     graphs, results = {}, {}
     for name, call in calls.items():

@@ -20,7 +20,7 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
     ("spec", "target", "method", "packed"),
     [
         (SPEC, "sm_90a", "wgmma_f8", (False, False)),
-        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8", (False, True)),
+        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8", (False, False)),  # B from registers
         (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8", (True, True)),
         (SPEC, "sm_89", "mma_f8", (False, False)),
     ],

@@ -154,8 +154,9 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
         b = cols // atom.c.cols.values * atom.b.cols.values
         operands = (a + b) * atom.a.cols.values * atom.dtype.size * s.register_stages
         return rows * cols * atom.sums.size + operands + _via_registers(spec, s)
-    depth = s.block_k if s.whole_steps else s.b_sub_step or depth_of_tiles(spec, s)
-    a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages * depth_of_tiles(spec, s)
+    of_tiles = depth_of_tiles(spec, s)
+    depth = s.block_k if s.whole_steps else s.b_sub_step or of_tiles
+    a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages * of_tiles
     if s.by_blocks and not s.b_sub_step:
         # The rows of A that one read brings are used up before the next have to be there.
         a = s.a.width * s.block_k // (s.sub_group or 1) if s.a.memory == "image" else 0

@@ -195,11 +195,10 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.across_tiles and s.stages < 2:
         yield f"across_tiles reads the next tile while this one is in use, but stages = {s.stages}: use 2 or more"
     if s.across_tiles and s.block_k // s.sliced_k // (depth := depth_of_tiles(spec, s)) % 2:
-        steps = f", {s.sliced_k} slices" if s.sliced_k > 1 else ""
-        steps += f", read by {depth} along K" if depth > 1 else ""
+        slices = f" in {s.sliced_k} slices" if s.sliced_k > 1 else ""
         yield (
-            f"across_tiles alternates two slots of registers, but block_k = {s.block_k}{steps} is an odd number of "
-            f"steps: use a multiple of {2 * s.sliced_k * depth}"
+            f"across_tiles alternates two slots of registers, but block_k = {s.block_k}{slices} has an odd number of "
+            f"inner steps of {depth}: use a multiple of {2 * s.sliced_k * depth}"
         )
     if s.serpentine and s.a.shuffle:
         yield (

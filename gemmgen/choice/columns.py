@@ -58,11 +58,11 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         stages: steps that can be on their way.
         threads, producers: of a block: those that multiply, and those that only fetch.
         sums: elements of C of a thread.
-        fragments: elements along K of each of its rows and columns that a thread holds at once.
+        fragment_depth: elements along K of each of its rows and columns that a thread holds at once.
         slices: of sliced-K.
         min_blocks: blocks of a multiprocessor that registers are left for; 0 for any number.
         unit: what multiplies.
-        filling: whether threads fill registers with elements as they are, from which warpgroups multiply.
+        rs_as_stored: whether `wgmma` takes A or B from registers (RS), as it is stored.
         fetched: by TMA: no thread copies.
         parts, joined: of K; those that a cluster adds up.
         dealt: by stream-K.
@@ -86,11 +86,11 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
     threads: _Number
     producers: _Number
     sums: _Number
-    fragments: _Number
+    fragment_depth: _Number
     slices: _Number
     min_blocks: _Number
     unit: _Number
-    filling: _Number
+    rs_as_stored: _Number
     fetched: _Number
     parts: _Number
     joined: _Number
@@ -179,11 +179,11 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
         sums=block[0] * block[1] * slices / threads,
-        fragments=max(READ_AHEAD, s.register_stages * depth_of_tiles(spec, s)),
+        fragment_depth=max(READ_AHEAD, s.register_stages * depth_of_tiles(spec, s)),
         slices=slices,
         min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
-        filling=fills_registers(spec, s),
+        rs_as_stored=rs_as_stored(spec, s),
         fetched=fetched,
         parts=s.split_k,
         joined=s.cluster_reduction,
@@ -201,8 +201,8 @@ def as_stored(spec: GemmSpec, matrix: str) -> bool:
     return spec.element(matrix) == spec.dtype and spec.formula_of(matrix) is None
 
 
-def fills_registers(spec: GemmSpec, s: Schedule) -> bool:
-    """Whether warpgroups multiply from registers that threads fill with elements as they are."""
+def rs_as_stored(spec: GemmSpec, s: Schedule) -> bool:
+    """Whether `wgmma` takes A or B from registers (RS), as it is stored."""
     return s.by_warpgroups and any(s.operand(x).memory == "private" and as_stored(spec, x) for x in "ab")
 
 

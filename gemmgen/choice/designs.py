@@ -64,7 +64,7 @@ LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4,
 OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
 #: Tiles for few rows that lie as the long matrix does, and their depths; for few columns the other way around.
-OF_LINES = (
+TILES_ALONG_K = (
     (((4, 4), (4, 16)), 32),
     (((4, 8), (4, 16)), 32),
     (((4, 4), (8, 16)), 16),
@@ -127,7 +127,7 @@ def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 @lru_cache(maxsize=64)
-def of_lines(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+def of_tiles_along_k(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, its tile lies as it does, and is
     copied and read by vectors along K. Other tiles transpose it element by element.
     """
@@ -142,7 +142,7 @@ def of_lines(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         vector = base.thread_vector[0], 1
         turn = -1 if few_columns else 1
         like = base.but(**{name: as_it_lies}, thread_vector=vector[::turn], c_width=vector[::turn][1])
-        for (tile, group), depth in OF_LINES:
+        for (tile, group), depth in TILES_ALONG_K:
             lanes = _LANES[::turn]
             found.append(like.but(tile=tile[::turn], group=group[::turn], lane_arrangement=lanes, block_k=depth))
     return tuple(x for x in (_apart(spec, each) for each in found) if not problems_as_asked(spec, x, target))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gemmgen.candidates import PARTS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
-from gemmgen.choice.designs import as_wide_as_lines, named, of_lines, of_small, of_threads, of_warps, varies
+from gemmgen.choice.designs import as_wide_as_lines, named, of_small, of_threads, of_tiles_along_k, of_warps, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
@@ -90,7 +90,7 @@ def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
     seen = set[SumOrder | None]()
 
     def is_new(schedule: Schedule) -> bool:
-        return sum_order(schedule, shape[2]) not in seen and not columns.fills_registers(spec, schedule)
+        return sum_order(schedule, shape[2]) not in seen and not columns.rs_as_stored(spec, schedule)
 
     for found in ranked(spec, shape, target, fixed=PARTS_IN_ORDER, wanted=is_new):
         # Of a column-major C the cheapest of two kinds have been looked at before either is here.
@@ -154,7 +154,7 @@ def _known(
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
-    kinds_of_tiles = named, of_warps, of_small, of_lines
+    kinds_of_tiles = named, of_warps, of_small, of_tiles_along_k
     others = dict.fromkeys(x for each in kinds_of_tiles for x in each(spec, target))
     if wider:
         others |= dict.fromkeys(of_threads(spec, target))

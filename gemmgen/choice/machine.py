@@ -71,7 +71,7 @@ class Machine:
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         mma_f64: the same of float64.
         fma: the same of float32.
-        dealt: cycles that multiprocessors wait for one another's sums where blocks are dealt out.
+        fix_up: cycles that multiprocessors wait for one another's partial sums in stream-K.
         edge_f64: how much longer a block of float64 takes whose last rows lie outside, for which copies fill in zeros.
         fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
         arrive: bytes that come to a multiprocessor in a cycle.
@@ -94,7 +94,7 @@ class Machine:
         spilled: times as long where a thread of multiply-adds has no register for some of what it holds.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
-        fill: cycles of a step, by a single block, that fills registers with elements as they are.
+        rs_step: cycles of a step at least, by a single block, where A or B comes from registers (RS), as it is stored.
         begin: cycles of a block until its first tile is there.
         stay, meet: how many more of a persistent one, and of one in a cluster.
         between: cycles of a multiprocessor from a persistent block's tile of C to its next; as many again are shared by
@@ -140,7 +140,7 @@ class Machine:
     mma: float
     mma_f64: float
     fma: float
-    dealt: float = 10000.0
+    fix_up: float = 10000.0
     edge_f64: float = 0.5
     launch: float = 0.294
     another: float = 1.1
@@ -168,7 +168,7 @@ class Machine:
     crowd: float = 0.386
     step: float = 27.0
     paired: float = 20.0
-    fill: float = 850.0
+    rs_step: float = 850.0
     begin: float = 1080.0
     stay: float = 1000.0
     meet: float = 600.0

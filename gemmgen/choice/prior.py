@@ -191,7 +191,7 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     own = beside(cycles, (even - d.stays) * end, hidden + d.turns * (1 - 1 / each))
     own += np.where(d.stays, d.begin + end + c.between * (1 + 1 / together) * (even - together), d.begin * rounds)
     if of.deals:
-        own += d.dealt * (end + c.dealt)
+        own += d.dealt * (end + c.fix_up)
     functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
     sums, summing = _sum(spec, of, shape, c, products) if of.adds else (0.0, 0.0)
     memory, cached = c.memory_times(np.add(_bytes(spec, of, shape, products), sums))

@@ -185,7 +185,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         fetch=line / c.fetch,
         fetch_all=LINE / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
-        wait=np.maximum(_waits(d, in_cluster, c), c.fill * d.filling),
+        wait=np.maximum(_waits(d, in_cluster, c), c.rs_step * d.rs_as_stored),
         fetched=d.fetched,
         store=store,
         torn=torn,
@@ -287,7 +287,7 @@ def _registers(spec: GemmSpec, d: Designs) -> Numbers:
     # With K in parts, what a work-item copies has addresses of its own: of whole lines along K compilers know the
     # distances.
     copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
-    other = np.where(d.unit == FMA, ADDRESSES + d.fragments * d.together.sum(0) + copied, OTHER_REGISTERS)
+    other = np.where(d.unit == FMA, ADDRESSES + d.fragment_depth * d.together.sum(0) + copied, OTHER_REGISTERS)
     found: Numbers = d.sums * spec.accumulator.size / 4 + other
     return found
 

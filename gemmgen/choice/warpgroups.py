@@ -51,8 +51,8 @@ WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
 #: The same where a thread has them three times: of two groups along K that are scaled, and of all.
 MOST_SUMS_OF_LINES = {1: 64, 2: 64, 3: 32}
-#: The same where threads fill registers with what they multiply.
-MOST_SUMS_OF_FILLED = {1: 128, 2: 160, 3: 96}
+#: The same where A or B is multiplied from registers as it is stored.
+MOST_SUMS_OF_RS = {1: 128, 2: 160, 3: 96}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
 #: Steps of the widths of persistent blocks, and of int8.
@@ -93,9 +93,9 @@ class Kind:
         staged: whether TMA may store C: where its lines begin at multiples of a vector.
         grouped: what groups share out.
         shared: bytes of shared memory of a block.
-        held: bytes of an element of A, and of B, as it is stored, where that is multiplied from registers, B with
-            operands swapped; 0 where it is multiplied from shared memory.
-        fills: whether threads fill registers with elements as they are.
+        rs_bytes: bytes of an element of A, and of B, as it is stored, where `wgmma` takes that from registers (RS), B
+            with operands swapped; 0 where it is multiplied from shared memory.
+        rs_as_stored: whether what comes from registers is multiplied as it is stored.
         lines: of shared memory that a step is deep.
     """
 
@@ -107,8 +107,8 @@ class Kind:
     staged: bool
     grouped: Grouped | None
     shared: int
-    held: tuple[float, float] = (0.0, 0.0)
-    fills: bool = False
+    rs_bytes: tuple[float, float] = (0.0, 0.0)
+    rs_as_stored: bool = False
     lines: int = 1
 
     def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
@@ -128,13 +128,13 @@ class Kind:
 
     def has_registers(self, groups: int, sums: int) -> bool:
         """Whether a thread has some for its sums, where each line has sums of its own beside those of all."""
-        of_steps = MOST_SUMS_OF_FILLED if self.fills else MOST_SUMS
+        of_steps = MOST_SUMS_OF_RS if self.rs_as_stored else MOST_SUMS
         return sums <= (of_steps if self.lines == 1 else MOST_SUMS_OF_LINES)[groups]
 
     @property
     def stored(self) -> tuple[float, float]:
         """Bytes that a tile of A, and of B, takes, as a part of those of elements as they are multiplied."""
-        of_a, of_b = (held / self.size or 1.0 for held in self.held)
+        of_a, of_b = (each / self.size or 1.0 for each in self.rs_bytes)
         return of_a, of_b
 
     def _tile_bytes(self, extent: int, by_k: bool, stored: float) -> int:
@@ -217,8 +217,8 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     first = next((x for x, block in of_each if not problems_as_asked(spec, built(x, block), target)), None)
     if first is None:
         return ()
-    held = () if first is known[0] else _from_registers(spec, target)
-    can = (x for x in held if not problems_as_asked(spec, built(x, next(iter(blocks_of(x)))), target))
+    of_registers = () if first is known[0] else _from_registers(spec, target)
+    can = (x for x in of_registers if not problems_as_asked(spec, built(x, next(iter(blocks_of(x)))), target))
     others = ((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
     # Where groups along K are scaled, the sums of one are, while the next is multiplied.
     lines = ((replace(first, lines=2), False),) if spec.sum_group == LINE // first.size else ()
@@ -234,10 +234,10 @@ def _from_registers(spec: GemmSpec, target: Target) -> Iterator[Kind]:
     a_is_made, b_is_made = (not as_stored(spec, x) for x in "ab")
     if b_is_made or (transposes and not b_by_k):
         of_b = _kind_of(spec, target, (transposes and not a_by_k, False))
-        yield replace(of_b, held=(0.0, stored[1]), fills=not b_is_made)
+        yield replace(of_b, rs_bytes=(0.0, stored[1]), rs_as_stored=not b_is_made)
     if transposes and not a_by_k and not b_is_made and spec.grouped is None:
         of_a = _kind_of(spec, target, (False, not b_by_k))
-        yield replace(of_a, held=(stored[0], 0.0), fills=not a_is_made)
+        yield replace(of_a, rs_bytes=(stored[0], 0.0), rs_as_stored=not a_is_made)
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
@@ -258,8 +258,8 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     Args:
         narrow: whether only those that may be worth packing what TMA could read itself.
     """
-    if any(kind.held):
-        return tuple(_swapped(kind) if kind.held[1] else (x for x in _plain(kind) if not x.turns))
+    if any(kind.rs_bytes):
+        return tuple(_swapped(kind) if kind.rs_bytes[1] else (x for x in _plain(kind) if not x.turns))
     if narrow:
         swapped = () if kind.grouped else (x for x in _swapped(kind, FEW_ROWS) if x.cols in PACKED)
         found = (*(x for x in _plain(kind, PACKED) if not x.stays), *swapped)
@@ -323,7 +323,7 @@ def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> 
     for rows in filter(kind.multiplies, of_rows):
         many = rows in MANY_ROWS
         # TMA stores no pairs of rows that bytes from registers leave apart.
-        staged = many and not (kind.held[1] and kind.size == 1 < kind.result)
+        staged = many and not (kind.rs_bytes[1] and kind.size == 1 < kind.result)
         for count, own in BESIDE:
             if not (kind.has_registers(count, own * rows // 2) and (own == 1 or many)):
                 continue
@@ -368,7 +368,7 @@ def built(kind: Kind, block: Block) -> Schedule:
 def _operands(kind: Kind) -> tuple[Operand, Operand]:
     (of_a, of_b), (a_by_k, b_by_k) = kind.packed, kind.by_k
     memories: tuple[Memory, Memory] = "local", "private"
-    in_a, in_b = (memories[held > 0] for held in kind.held)
+    in_a, in_b = (memories[each > 0] for each in kind.rs_bytes)
     return (
         Operand(in_a, async_copy=True, prepacked=of_a, transposed=of_a and not a_by_k),
         Operand(in_b, async_copy=True, prepacked=of_b, transposed=of_b and b_by_k),
@@ -396,11 +396,11 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             threads=threads,
             producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
-            fragments=READ_AHEAD * one,
+            fragment_depth=READ_AHEAD * one,
             slices=one,
             min_blocks=none[0],
             unit=WGMMA * one,
-            filling=kind.fills * one,
+            rs_as_stored=kind.rs_as_stored * one,
             fetched=one,
             parts=one,
             joined=one,

@@ -941,7 +941,7 @@ def test_a_row_of_a_design_is_that_of_its_schedule_where_it_multiplies_from_regi
 ) -> None:
     known = assuming_no_gaps(spec, (16, 4096, 4096))
     (kind, _), *_ = warpgroups.kinds(known, HOPPER)
-    assert kind.held == held
+    assert kind.rs_bytes == held
     blocks = warpgroups.blocks_of(kind)
     assert not problems_as_asked(known, warpgroups.built(kind, blocks[-1]), HOPPER)
     own = columns.table(columns.row(known, warpgroups.built(kind, x), (16, 16, 16)) for x in blocks)
@@ -951,7 +951,7 @@ def test_a_row_of_a_design_is_that_of_its_schedule_where_it_multiplies_from_regi
 def test_either_matrix_may_come_from_registers_where_the_other_is_packed() -> None:
     """A by columns, B by rows: `wgmma` of TF32 transposes neither."""
     kinds = [kind for kind, _ in warpgroups.kinds(GemmSpec(allow_tf32=True, a_order="col", ld_multiple=4), HOPPER)]
-    ways = [(kind.packed, kind.held) for kind in kinds]
+    ways = [(kind.packed, kind.rs_bytes) for kind in kinds]
     assert ways[:2] == [((True, False), (0.0, 4.0)), ((False, True), (4.0, 0.0))]
 
 

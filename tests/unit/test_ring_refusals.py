@@ -115,8 +115,8 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         (
             SLICED.but(sliced_k=8),
             (
-                "across_tiles alternates two slots of registers, but block_k = 8, 8 slices is an odd number of steps: "
-                "use a multiple of 16"
+                "across_tiles alternates two slots of registers, but block_k = 8 in 8 slices has an odd number of "
+                "inner steps of 1: use a multiple of 16"
             ),
         ),
         (

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.checks.capacity import depth_of_tiles, register_bytes
-from gemmgen.choice.designs import of_lines
+from gemmgen.choice.designs import of_tiles_along_k
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
@@ -24,7 +24,7 @@ SIZES = ((32, 128, 64), (19, 70, 44), (33, 129, 37), (5, 3, 9))
 
 def designs(a_order: Order, b_order: Order) -> tuple[GemmSpec, tuple[Schedule, ...]]:
     spec = GemmSpec(a_order=a_order, b_order=b_order)
-    return spec, of_lines(spec, TARGET)
+    return spec, of_tiles_along_k(spec, TARGET)
 
 
 @pytest.mark.parametrize(("a_order", "b_order", "rows", "columns"), [("row", "col", 4, 4), ("row", "row", 0, 4)])
@@ -87,7 +87,7 @@ def test_slots_alternate_over_whole_reads() -> None:
     """Three steps of four elements: the first of the next tile overwrote what was still to be multiplied."""
     spec, (first, *_) = designs("row", "col")
     odd = first.but(block_k=12, register_stages=2, across_tiles=True)
-    said = "block_k = 12, read by 4 along K is an odd number of steps: use a multiple of 8"
+    said = "block_k = 12 has an odd number of inner steps of 4: use a multiple of 8"
     with pytest.raises(ScheduleError, match=said):
         driver.emit(spec, odd, "cuda", TARGET)
     assert "cp_async_16" in driver.emit(spec, odd.but(block_k=16), "cuda", TARGET).text

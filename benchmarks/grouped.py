@@ -204,13 +204,20 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
         del calls["torch"]
     graphs, results = {}, {}
     for name, call in calls.items():
-        results[name] = [call(*given) for given in sets][-1].clone()
+        try:
+            results[name] = [call(*given) for given in sets][-1].clone()
+        except RuntimeError as error:
+            if name == "ours":
+                raise
+            # cuBLAS takes no groups of 8-bit floats whose rows are no multiple of 16.
+            print(f"# {name} does not take this: {str(error)[:80]}", flush=True)
+            continue
         torch.cuda.synchronize()
         graphs[name] = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graphs[name]):
             for given in sets:
                 call(*given)
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for _ in range(ROUNDS):
         for name, graph in graphs.items():
@@ -219,7 +226,8 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
             end.record()
             end.synchronize()
             times[name].append(begin.elapsed_time(end) * 1e3 / len(sets))
-    agrees = right(results["ours"].double(), results["loop"].double())
+    peer = next(name for name in ("loop", "torch") if name in results)
+    agrees = right(results["ours"].double(), results[peer].double())
     report(kind, dtype, shape, skewed, {name: median(x) for name, x in times.items()}, agrees)
 
 

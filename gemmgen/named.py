@@ -49,8 +49,11 @@ class NamedSchedule(Schedule):
 
     @property
     def free(self) -> frozenset[str]:
-        """The constants that may be changed in the text."""
-        return self.mainloop.free
+        """The constants that may be changed in the text: not a block's rows or columns of which a thread has but one,
+        for which there is no loop.
+        """
+        single = {name for name, own in zip(("BM", "BN"), _TILE.__get__(self, type(self)), strict=True) if own == 1}
+        return self.mainloop.free - single
 
     block_k = _Number(vars(Schedule)["block_k"], "BK")
     stages = _Number(vars(Schedule)["stages"], "STAGES")

@@ -34,6 +34,10 @@ AHEAD, AHEAD_ACROSS = 0.8, 0.4
 NARROWER = 1.25
 #: Elements along K that compilers have a thread hold at least: what it multiplies next is read while it multiplies.
 READ_AHEAD = 2
+#: Threads of a block up to which compilers begin a step with what it reads of tiles, and the elements that a thread then
+#: holds: for each along K, and at most. By nvcc 13.0 a thread has 157 to 163 registers in steps of 16 (250 to 255 in
+#: steps of 32), of 128 threads 64.
+FEW_THREADS, HOISTED, MOST_HOISTED = 64, 5.0, 135
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -59,6 +63,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         threads, producers: of a block: those that multiply, and those that only fetch.
         sums: elements of C of a thread.
         fragment_depth: elements along K of each of its rows and columns that a thread holds at once.
+        loads: of a thread from shared memory for each element along K, where it multiplies by itself.
         slices: of sliced-K.
         min_blocks: blocks of a multiprocessor that registers are left for; 0 for any number.
         unit: what multiplies.
@@ -87,6 +92,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
     producers: _Number
     sums: _Number
     fragment_depth: _Number
+    loads: _Number
     slices: _Number
     min_blocks: _Number
     unit: _Number
@@ -179,7 +185,8 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
         sums=block[0] * block[1] * slices / threads,
-        fragment_depth=max(READ_AHEAD, s.register_stages * depth_of_tiles(spec, s)),
+        fragment_depth=_fragment_depth(spec, s),
+        loads=_loads(spec, s),
         slices=slices,
         min_blocks=s.min_blocks,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
@@ -214,6 +221,26 @@ def _held(spec: GemmSpec, s: Schedule) -> float:
     if s.by_warpgroups and s.operands_swapped and b.memory == "private":
         of_b *= spec.element("b").bytes_of(2) / 2 / spec.dtype.size
     return s.stages * (of_a + of_b)
+
+
+def _fragment_depth(spec: GemmSpec, s: Schedule) -> float:
+    """Elements along K of each of its rows and columns that a thread holds at once."""
+    depth = depth_of_tiles(spec, s)
+    if depth == 1 and s.register_stages == 1 and s.group[0] * s.group[1] * s.sliced_k <= FEW_THREADS:
+        # Two sums wait for little.
+        return min(MOST_HOISTED, s.block_k * min(HOISTED, s.tile[0] * s.tile[1] - 1)) / sum(s.tile)
+    return max(READ_AHEAD, s.register_stages * depth)
+
+
+def _loads(spec: GemmSpec, s: Schedule) -> float:
+    """Of a thread from shared memory for each element along K: vectors along a line of C, or along K."""
+    if s.by_warpgroups or s.by_warps:
+        return 0.0
+    depth, most = depth_of_tiles(spec, s), max(1, VECTOR // spec.dtype.size)
+    rows, cols = (gcd(width, most) for width in s.thread_vector)
+    of_a = s.tile[0] / max(rows, 1 if s.a.transposed else depth)
+    of_b = s.tile[1] / max(cols, depth if s.b.transposed else 1)
+    return of_a + of_b
 
 
 def _read_together(s: Schedule) -> tuple[float, float]:

@@ -63,13 +63,19 @@ OF_WARPS = (((4, 8), (8, 8)), *product(((4, 8), (8, 8), (4, 16), (8, 16)), ((16,
 LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
 OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
-#: Tiles for few rows that lie as the long matrix does, and their depths; for few columns the other way around.
-TILES_ALONG_K = (
-    (((4, 4), (4, 16)), 32),
-    (((4, 8), (4, 16)), 32),
-    (((4, 4), (8, 16)), 16),
-    (((4, 8), (8, 16)), 16),
+#: Tiles for few rows and the depths of their steps, where lines of the long matrix lie along K, and where they lie across
+#: it; for few columns the other way around.
+ALONG_K = (
+    *product((((2, 2), (2, 32)), ((2, 4), (4, 16)), ((4, 4), (4, 16)), ((4, 8), (4, 16))), (32,)),
+    *product((((4, 4), (8, 16)), ((4, 8), (8, 16))), (16, 32)),
 )
+ACROSS_K = (
+    *product((((1, 2), (2, 32)), ((2, 4), (2, 16)), ((4, 4), (2, 16)), ((4, 4), (2, 32))), (16, 32)),
+    *product((((4, 4), (4, 32)), ((8, 4), (4, 32))), (16, 32)),
+)
+#: Groups whose blocks have other sizes than those of the named tiles: 128x64, and 64x80 and 96x128 either way, for a C
+#: that fills up no more of a power of two.
+OTHER_SIZES = (((8, 8), (16, 8)), ((8, 5), (8, 16)), ((5, 8), (16, 8)), ((12, 8), (8, 16)), ((8, 12), (16, 8)))
 STAGES = (3, 4)
 #: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
 ROWS = 64
@@ -87,9 +93,9 @@ _WARPS: dict[DType, str] = {
 }
 _WARPS_OF_TF32 = NAMED[OF_TF32][0]
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
-_SMALL = "async_4x4_8x16"
-#: Lanes of a warp over rows and columns of C.
-_LANES = (4, 8)
+_SMALL, _MEDIUM = "async_4x4_8x16", "async_8x8_8x16"
+#: Lanes of a warp above one another at most, and all of them.
+_LANES_DOWN, _LANES = 4, 32
 
 
 @lru_cache(maxsize=64)
@@ -127,35 +133,49 @@ def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 @lru_cache(maxsize=64)
-def of_tiles_along_k(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, its tile lies as it does, and is
+def of_few_rows(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, tiles lie as lines do, and are
     copied and read by vectors along K. Other tiles transpose it element by element.
     """
     if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
         return ()
     base = candidates.load(_SMALL).schedule.but(register_stages=1, across_tiles=False, name=None)
+    by_k = dict(zip("ab", lie_along_k(spec), strict=True))
+    as_they_lie = {x: replace(base.operand(x), transposed=x == "b", pad=APART) for x in "ab" if by_k[x]}
     found = []
-    for few_columns, (name, by_k) in enumerate(zip("ba", reversed(lie_along_k(spec)), strict=True)):
-        if not by_k:
-            continue
-        as_it_lies = replace(getattr(base, name), transposed=name == "b", pad=APART)
-        vector = base.thread_vector[0], 1
-        turn = -1 if few_columns else 1
-        like = base.but(**{name: as_it_lies}, thread_vector=vector[::turn], c_width=vector[::turn][1])
-        for (tile, group), depth in TILES_ALONG_K:
-            lanes = _LANES[::turn]
-            found.append(like.but(tile=tile[::turn], group=group[::turn], lane_arrangement=lanes, block_k=depth))
+    for long, turn in (("b", 1), ("a", -1)):
+        like = base.but(**as_they_lie) if by_k[long] else base
+        for (tile, group), depth in ALONG_K if by_k[long] else ACROSS_K:
+            vector = (min(tile[0], VECTOR // WORD), 1 if by_k[long] else tile[1])[::turn]
+            lanes = min(group[0], _LANES_DOWN)
+            found.append(
+                like.but(
+                    tile=tile[::turn],
+                    group=group[::turn],
+                    lane_arrangement=(lanes, _LANES // lanes)[::turn],
+                    thread_vector=vector,
+                    c_width=vector[1],
+                    block_k=depth,
+                    serpentine=min(tile) > 1,
+                )
+            )
     return tuple(x for x in (_apart(spec, each) for each in found) if not problems_as_asked(spec, x, target))
 
 
 @lru_cache(maxsize=64)
-def of_small(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles for a C that is smaller than the named ones."""
+def of_other_sizes(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles for a C that is smaller than the named ones, or of a size between them."""
     if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
         return ()
     base = candidates.load(_SMALL).schedule
     bases = [base.but(block_k=depth) for depth in DEPTHS_OF_SMALL]
-    return _grown(spec, target, bases, OF_SMALL, (base.stages,))
+    small = _grown(spec, target, bases, OF_SMALL, (base.stages,))
+    base, found = candidates.load(_MEDIUM).schedule, list[Schedule]()
+    for tile, group in OTHER_SIZES:
+        vector = gcd(tile[0], VECTOR // WORD), gcd(tile[1], VECTOR // WORD)
+        like = base.but(thread_vector=(1, 1), c_width=1, tile=tile, group=group).but(thread_vector=vector, name=None)
+        found += _grown(spec, target, (like.but(c_width=vector[1]),), ((tile, group),), (base.stages,))
+    return small + tuple(found)
 
 
 def _grown(

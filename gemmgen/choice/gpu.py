@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gemmgen.candidates import PARTS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
-from gemmgen.choice.designs import as_wide_as_lines, named, of_small, of_threads, of_tiles_along_k, of_warps, varies
+from gemmgen.choice.designs import as_wide_as_lines, named, of_few_rows, of_other_sizes, of_threads, of_warps, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
@@ -154,7 +154,7 @@ def _known(
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
-    kinds_of_tiles = named, of_warps, of_small, of_tiles_along_k
+    kinds_of_tiles = named, of_warps, of_other_sizes, of_few_rows
     others = dict.fromkeys(x for each in kinds_of_tiles for x in each(spec, target))
     if wider:
         others |= dict.fromkeys(of_threads(spec, target))
@@ -300,7 +300,10 @@ def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple
     else:
         rows, cols = d.block[:, at]
         blocks = np.ceil(m / rows) * np.ceil(n / cols) * about.products
-        limits = np.minimum(deepest, _FILLED * (cores * d.resident[at] / blocks))
+        # With K in parts fewer blocks may be there at once.
+        whole = len(known.plain.parts)
+        resident = known.ways.rates.resident[whole : whole + len(at)]
+        limits = np.minimum(deepest, _FILLED * (cores * resident / blocks))
         chosen = _PARTS[np.maximum(0, np.searchsorted(_PARTS, limits, side="right") - 1)]
     may = chosen > 1
     if not may.any():

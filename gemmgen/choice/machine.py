@@ -89,6 +89,7 @@ class Machine:
         met: how many more where a cluster shares it: all of its blocks must have room.
         read_fma, read_mma, read_mma_f64, read_wgmma: bytes of shared memory that warps read in a cycle, each operand
             once for all that read it together; of float64 by single elements.
+        issued: instructions for each multiply-add up to which `fma` is reached: those of 8x8 sums, read by vectors.
         busy: threads that keep a multiprocessor's units busy, with 64 sums each.
         busy_copying: warps of a scheduler that keep it busy copying, beside multiply-adds of their own.
         spilled: times as long where a thread of multiply-adds has no register for some of what it holds.
@@ -161,6 +162,7 @@ class Machine:
     read_mma: float = 58.5
     read_mma_f64: float = 115.0
     read_wgmma: float = 128.0
+    issued: float = 1.0625
     busy: float = 424.0
     busy_copying: float = 2.5
     spilled: float = 1.6
@@ -189,7 +191,7 @@ class Machine:
     slice: float = 0.0642
     copy: float = 0.168
     copy_sliced: float = 1.2
-    copy_single: float = 0.313
+    copy_single: float = 0.25
     copy_conflicts: float = 0.42
     copy_across: float = 0.11
     through: float = 2.0

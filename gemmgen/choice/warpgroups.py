@@ -397,6 +397,7 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
             fragment_depth=READ_AHEAD * one,
+            loads=none[0],
             slices=one,
             min_blocks=none[0],
             unit=WGMMA * one,

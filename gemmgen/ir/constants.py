@@ -397,6 +397,10 @@ def constants_of(part: object) -> dict[str, int]:
     for total, parts in THREADS.items():
         if known.keys() >= {*parts}:
             known["THREADS"] = prod(known[x] for x in parts) if total == "product" else sum(known[x] for x in parts)
+    for (threads, own), block in PRODUCTS.items():
+        # A tile of one row or column has no name of its own, but quotients may be named after it.
+        if known.keys() >= {threads, block} and known[threads] == known[block]:
+            known[own] = 1
     return known
 
 

@@ -1,10 +1,10 @@
 // few_rows_along_k: C = A * B; float32; B col-major
 //
-// Tile       32x128 of C per block, 4x8 per thread, 16 along K per step
+// Tile       32x128 of C per block, 4x8 per thread, 32 along K per step
 // Threads    8x16 per block, warps of 4x8 threads
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-// A          global memory, cp.async of single elements, 3 stages in shared memory, transposed,
-//            rows padded by 4
+// A          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4,
+//            read along K by 4
 // B          global memory, cp.async of 4 elements, 3 stages in shared memory, rows padded by 4,
 //            read along K by 4
 // Pipeline   cp.async groups, then a barrier
@@ -14,7 +14,7 @@
 //            elements
 // Unread     A and B where k is 0
 // Launch     block (16, 8), grid ((n + 127) / 128, (m + 31) / 32) of at most 65,535 along y
-// Needs      37,632 bytes of shared memory
+// Needs      69,120 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c few_rows_along_k.cu
 
@@ -29,7 +29,7 @@
 
 namespace few_rows_along_k_detail {
 
-constexpr int BM = 32, BN = 128, BK = 16; // block tile: BM x BN of C, BK along K per step
+constexpr int BM = 32, BN = 128, BK = 32; // block tile: BM x BN of C, BK along K per step
 constexpr int STAGES = 3; // stages of the pipeline
 constexpr int THREADS_M = 8, THREADS_N = 16; // threads along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
@@ -37,9 +37,9 @@ constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 8 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x16");
 static_assert(TM % 4 == 0 && BK % 4 == 0, "TM and BK must be multiples of 4");
-static_assert(BM * BK % THREADS == 0, "BM * BK must be a multiple of THREADS");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
 static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
-static_assert(BN * BK % (THREADS * 4) == 0, "BN * BK must be a multiple of THREADS * 4");
 static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM == 4, "TM must be 4 here: emit it again with --set tile=4x4");
@@ -55,15 +55,6 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
 __device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
     return unsigned(__cvta_generic_to_shared(pointer));
-}
-
-// cp.async: begins the copy of 4 bytes to shared memory.
-__device__ __forceinline__ void cp_async_4(float *to, const float *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 :
-                 : "r"(shared_address(to)), "l"(from)
-                 : "memory");
 }
 
 // cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
@@ -101,7 +92,7 @@ __device__ __forceinline__ void cp_async_wait_group()
 
 // Shared memory of a block.
 struct Shared {
-    alignas(16) float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
+    alignas(16) float a[STAGES][BM][BK + 4]; // padded: lines begin in different banks
     alignas(16) float b[STAGES][BN][BK + 4]; // padded: lines begin in different banks
 };
 
@@ -126,8 +117,10 @@ few_rows_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
     const int col0 = int(blockIdx.x) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col;
-    const int a_row = local_index / BK;
-    const int a_k = local_index % BK;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int a_row_by1 = local_index / BK;
+    const int a_k_by1 = local_index % BK;
     const int b_col = local_index / (BK / 4);
     const int b_k = local_index % (BK / 4) * 4;
     const int b_col_by1 = local_index / BK;
@@ -147,11 +140,23 @@ few_rows_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
         if (k_load < k) {
             if (k_load + BK <= k) {
                 #pragma unroll
-                for (int i = 0; i < BM * BK / THREADS; ++i) {
-                    cp_async_4(
-                        &shared.a[load_stage][a_k][a_row + i * (THREADS / BK)],
-                        &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k]);
+                for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+                    const int a_inside = row0 + a_row + i * (THREADS * 4 / BK) < m ? 4 : 0;
+                    cp_async_16_zfill(
+                        &shared.a[load_stage][a_row + i * (THREADS * 4 / BK)][a_k],
+                        &a[(row0 + a_row + i * (THREADS * 4 / BK)) * lda + k_load + a_k], a_inside);
                 }
+            } else {
+                #pragma unroll
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    const int a_inside = k_load + a_k_by1 < k ? 1 : 0;
+                    cp_async_4_zfill(&shared.a[load_stage][a_row_by1 + i * (THREADS / BK)][a_k_by1],
+                                     &a[min(row0 + a_row_by1 + i * (THREADS / BK), m - 1) * lda +
+                                        k_load + a_k_by1],
+                                     a_inside);
+                }
+            }
+            if (k_load + BK <= k) {
                 #pragma unroll
                 for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
                     const int b_inside = col0 + b_col + i * (THREADS * 4 / BK) < n ? 4 : 0;
@@ -160,14 +165,6 @@ few_rows_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
                         &b[(col0 + b_col + i * (THREADS * 4 / BK)) * ldb + k_load + b_k], b_inside);
                 }
             } else {
-                #pragma unroll
-                for (int i = 0; i < BM * BK / THREADS; ++i) {
-                    const int a_inside = k_load + a_k < k ? 1 : 0;
-                    cp_async_4_zfill(
-                        &shared.a[load_stage][a_k][a_row + i * (THREADS / BK)],
-                        &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k],
-                        a_inside);
-                }
                 #pragma unroll
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     const int b_inside = k_load + b_k_by1 < k ? 1 : 0;
@@ -193,16 +190,12 @@ few_rows_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
         __syncthreads();
         load_tiles(k0 + (STAGES - 1) * BK, load_stage);
         cp_async_commit_group();
-        #pragma unroll
         for (int kk = 0; kk < BK; kk += 4) {
-            __align__(16) float a_frag[4][TM];
+            __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[TN][4];
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                #pragma unroll
-                for (int i = 0; i < TM / 4; ++i) {
-                    copy4(&a_frag[j][i * 4], &shared.a[stage][kk + j][local_row * 4 + i * 4]);
-                }
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i], &shared.a[stage][local_row * 4 + i][kk]);
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
@@ -215,7 +208,7 @@ few_rows_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
                     #pragma unroll
                     for (int j = 0; j < TN; ++j) {
                         const int turn = i % 2 == 0 ? j : TN - 1 - j;
-                        acc[i][turn] = fmaf(a_frag[p][i], b_frag[turn][p], acc[i][turn]);
+                        acc[i][turn] = fmaf(a_frag[i][p], b_frag[turn][p], acc[i][turn]);
                     }
                 }
             }

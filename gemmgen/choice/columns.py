@@ -34,9 +34,9 @@ AHEAD, AHEAD_ACROSS = 0.8, 0.4
 NARROWER = 1.25
 #: Elements along K that compilers have a thread hold at least: what it multiplies next is read while it multiplies.
 READ_AHEAD = 2
-#: Threads of a block up to which compilers begin a step with what it reads of tiles, and the elements that a thread then
-#: holds: for each along K, and at most. By nvcc 13.0 a thread has 157 to 163 registers in steps of 16 (250 to 255 in
-#: steps of 32), of 128 threads 64.
+#: Threads of a block up to which compilers begin a step with what it reads of tiles, and the elements that a thread
+#: then holds: for each along K, and at most. By nvcc 13.0 a thread has 157 to 163 registers in steps of 16 (250 to 255
+#: in steps of 32), of 128 threads 64.
 FEW_THREADS, HOISTED, MOST_HOISTED = 64, 5.0, 135
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64

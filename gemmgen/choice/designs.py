@@ -63,8 +63,8 @@ OF_WARPS = (((4, 8), (8, 8)), *product(((4, 8), (8, 8), (4, 16), (8, 16)), ((16,
 LOADED_AHEAD = (((8, 8), (16, 16)), ((6, 8), (16, 16)), ((4, 8), (16, 16)), ((4, 8), (16, 8)))
 OF_F64 = (((2, 8), (16, 8)), ((4, 4), (16, 8)), ((6, 8), (16, 8)), ((6, 4), (8, 16)), ((4, 8), (32, 8)))
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
-#: Tiles for few rows and the depths of their steps, where lines of the long matrix lie along K, and where they lie across
-#: it; for few columns the other way around.
+#: Tiles for few rows and the depths of their steps, where lines of the long matrix lie along K, and where they lie
+#: across it; for few columns the other way around.
 ALONG_K = (
     *product((((2, 2), (2, 32)), ((2, 4), (4, 16)), ((4, 4), (4, 16)), ((4, 8), (4, 16))), (32,)),
     *product((((4, 4), (8, 16)), ((4, 8), (8, 16))), (16, 32)),

@@ -35,8 +35,8 @@ NARROWER = 1.25
 #: Elements along K that compilers have a thread hold at least: what it multiplies next is read while it multiplies.
 READ_AHEAD = 2
 #: Threads of a block up to which compilers begin a step with what it reads of tiles, and the elements that a thread
-#: then holds: for each along K, and at most. By nvcc 13.0 a thread has 157 to 163 registers in steps of 16 (250 to 255
-#: in steps of 32), of 128 threads 64.
+#: then holds: for each along K, and at most. With K in parts a thread has 157 to 164 registers in steps of 16, 247 to
+#: 255 in steps of 32 (nvcc 13.0 and 13.2); of 128 threads 64. A tile of two sums takes 40: each waits for one product.
 FEW_THREADS, HOISTED, MOST_HOISTED = 64, 5.0, 135
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
@@ -227,8 +227,8 @@ def _fragment_depth(spec: GemmSpec, s: Schedule) -> float:
     """Elements along K of each of its rows and columns that a thread holds at once."""
     depth = depth_of_tiles(spec, s)
     if depth == 1 and s.register_stages == 1 and s.group[0] * s.group[1] * s.sliced_k <= FEW_THREADS:
-        # Two sums wait for little.
-        return min(MOST_HOISTED, s.block_k * min(HOISTED, s.tile[0] * s.tile[1] - 1)) / sum(s.tile)
+        held = min(MOST_HOISTED, s.block_k * min(HOISTED, s.tile[0] * s.tile[1] - 1))
+        return max(READ_AHEAD, held / sum(s.tile))
     return max(READ_AHEAD, s.register_stages * depth)
 
 

@@ -1,8 +1,8 @@
 """The schedules that a product on a GPU of CUDA is chosen from, all of K in one part (`gemmgen.choice.gpu`).
 
 Of warpgroups they are designs by axes (`gemmgen.choice.warpgroups`), and of warps (mma.sync) where there are none of
-those; of multiply-adds the named tiles. Where TMA, or a prologue, needs it, a kernel before packs A or B. All are
-points of `gemmgen.tuning.space`.
+those; of multiply-adds the named tiles, and others for few rows and for sizes between theirs. Where TMA, or a prologue,
+needs it, a kernel before packs A or B. All are points of `gemmgen.tuning.space`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import gcd
 from gemmgen import candidates
 from gemmgen.candidates import VECTOR, WAYS, Shape, Way
 from gemmgen.choice.columns import WORD, lie_along_k
+from gemmgen.choice.machine import WARP
 from gemmgen.ir.dtypes import F32, F64, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -73,8 +74,8 @@ ACROSS_K = (
     *product((((1, 2), (2, 32)), ((2, 4), (2, 16)), ((4, 4), (2, 16)), ((4, 4), (2, 32))), (16, 32)),
     *product((((4, 4), (4, 32)), ((8, 4), (4, 32))), (16, 32)),
 )
-#: Groups whose blocks have other sizes than those of the named tiles: 128x64, and 64x80 and 96x128 either way, for a C
-#: that fills up no more of a power of two.
+#: Tiles and groups of blocks of 128x64, and of 64x80 and 96x128 either way: less of them lies outside of a C whose
+#: sizes lie between those of the named tiles' blocks.
 OTHER_SIZES = (((8, 8), (16, 8)), ((8, 5), (8, 16)), ((5, 8), (16, 8)), ((12, 8), (8, 16)), ((8, 12), (16, 8)))
 STAGES = (3, 4)
 #: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
@@ -94,8 +95,8 @@ _WARPS: dict[DType, str] = {
 _WARPS_OF_TF32 = NAMED[OF_TF32][0]
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
 _SMALL, _MEDIUM = "async_4x4_8x16", "async_8x8_8x16"
-#: Lanes of a warp above one another at most, and all of them.
-_LANES_DOWN, _LANES = 4, 32
+#: Lanes of a warp above one another at most.
+_LANES_DOWN = 4
 
 
 @lru_cache(maxsize=64)
@@ -134,8 +135,9 @@ def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 @lru_cache(maxsize=64)
 def of_few_rows(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, tiles lie as lines do, and are
-    copied and read by vectors along K. Other tiles transpose it element by element.
+    """Tiles for few rows, or few columns. Where the long matrix' lines lie along K, tiles of both lie as lines do, and
+    are copied and read by vectors along K. Else they lie along rows and columns of C: lines of the short matrix that
+    lie along K are copied element by element.
     """
     if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
         return ()
@@ -152,7 +154,7 @@ def of_few_rows(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
                 like.but(
                     tile=tile[::turn],
                     group=group[::turn],
-                    lane_arrangement=(lanes, _LANES // lanes)[::turn],
+                    lane_arrangement=(lanes, WARP // lanes)[::turn],
                     thread_vector=vector,
                     c_width=vector[1],
                     block_k=depth,
@@ -170,12 +172,12 @@ def of_other_sizes(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     base = candidates.load(_SMALL).schedule
     bases = [base.but(block_k=depth) for depth in DEPTHS_OF_SMALL]
     small = _grown(spec, target, bases, OF_SMALL, (base.stages,))
-    base, found = candidates.load(_MEDIUM).schedule, list[Schedule]()
+    others, medium = list[Schedule](), candidates.load(_MEDIUM).schedule
     for tile, group in OTHER_SIZES:
         vector = gcd(tile[0], VECTOR // WORD), gcd(tile[1], VECTOR // WORD)
-        like = base.but(thread_vector=(1, 1), c_width=1, tile=tile, group=group).but(thread_vector=vector, name=None)
-        found += _grown(spec, target, (like.but(c_width=vector[1]),), ((tile, group),), (base.stages,))
-    return small + tuple(found)
+        other = medium.but(tile=tile, group=group, thread_vector=vector, c_width=vector[1], name=None)
+        others.append(_apart(spec, other))
+    return small + tuple(x for x in others if not problems_as_asked(spec, x, target))
 
 
 def _grown(

@@ -34,6 +34,8 @@ PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
 FILLED = (0.5, 1.0, 2.0)
 _PARTS, _FILLED = np.array(PARTS, dtype=np.float64), np.array(FILLED)[:, None]
+#: Rows, or columns, up to which a block is for few of them.
+SMALL = 8
 #: Elements of a block up to which a cluster may add up parts of K, and of how many.
 JOINED_BLOCK, JOINED = 64 * 128, 2
 
@@ -259,6 +261,7 @@ def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]
     taken, usable = _shares(spec, known, shape, about)
     costs, d = prior.microseconds(spec, taken, shape, about.machine, about.products), taken.rates
     costs[len(known.schedules) :][~usable] = np.inf
+    costs[_is_for_fewer(d, shape)] = np.inf
     for at in _cheapest_first(costs):
         design = known.rows[at]
         parts, joined, plain = int(taken.parts[at]), int(d.joined[at]), known.schedules[design]()
@@ -269,6 +272,15 @@ def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]
             schedule = _built(plain, parts, bool(d.dealt[at]), together)
             if schedule is not None:
                 yield float(costs[at]), schedule
+
+
+def _is_for_fewer(d: rates.Rates, shape: Shape) -> npt.NDArray[np.bool_]:
+    """Which blocks, of those that threads copy, are for fewer rows or columns than a product has: beyond two small
+    blocks above one another no GPU has timed them.
+    """
+    sides = np.array(shape[:2]).reshape(2, 1)
+    found: npt.NDArray[np.bool_] = ((d.block <= SMALL) & (sides > 2 * d.block)).any(0) & (d.fetched == 0)
+    return found
 
 
 def _cheapest_first(costs: Numbers) -> Iterator[int]:
@@ -300,7 +312,7 @@ def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple
     else:
         rows, cols = d.block[:, at]
         blocks = np.ceil(m / rows) * np.ceil(n / cols) * about.products
-        # With K in parts fewer blocks may be there at once.
+        # With K in parts another number of blocks may be there at once.
         whole = len(known.plain.parts)
         resident = known.ways.rates.resident[whole : whole + len(at)]
         limits = np.minimum(deepest, _FILLED * (cores * resident / blocks))

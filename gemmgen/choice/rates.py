@@ -287,7 +287,7 @@ def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
 def _registers(spec: GemmSpec, d: Designs) -> Numbers:
     """Those that a thread asks for, more than it can have or not."""
     # With K in parts, what a work-item copies has addresses of its own: of whole lines along K compilers know the
-    # distances. So it has beside more than 64 sums: 8x12 take 210 to 240 registers by nvcc 13.2.
+    # distances. So it has beside more than 64 sums: 8x12 take 192 to 236 registers (nvcc 13.0 and 13.2), here 194.
     own_addresses = (d.parts > 1) | (d.sums > 64)
     copied = own_addresses * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
     other = np.where(d.unit == FMA, ADDRESSES + d.fragment_depth * d.together.sum(0) + copied, OTHER_REGISTERS)

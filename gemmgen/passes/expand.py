@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import by_width, is_free
-from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, AxisLayout
+from gemmgen.ir.copy_instructions import ASYNC_COPY, IMAGE_BLOCK_READ, AxisLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, convert
 from gemmgen.ir.kernel import COL, ELEMENT, ROW, Kernel, each_register, end_of_names, loop
 from gemmgen.ir.stmt import (
@@ -172,11 +172,17 @@ class _Expander:
         if whole:
             rounds = slow_extent * fast_extent // (work_items * width)
         names, (slow, fast) = self._share(stage, fast_extent, work_items)
+        each: Body = ()
+        if stage.atom == ASYNC_COPY and width > 1 and work_items % per_row and not by_width(width):
+            # What is filled with zeros asks for its place again and again.
+            name = src.buffer.name
+            line, at = Let(Var(f"{name}_line"), slow), Let(Var(f"{name}_at"), fast)
+            each, slow, fast = (line, at), line.var, at.var
         src_at = (src.origin[0] + slow, src.origin[1] + fast)
         row, col = (fast, slow) if src.transposed else (slow, fast)
         dst_at = dst.at(row, col)
         along = src.transposed == dst.transposed
-        body = _cooperative_vector(stage, src_at, dst_at, along)
+        body = (*each, *_cooperative_vector(stage, src_at, dst_at, along))
         if not whole:
             index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)

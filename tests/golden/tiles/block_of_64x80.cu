@@ -154,16 +154,13 @@ block_of_64x80(int m, int n, int k, const float *__restrict__ a, int lda,
                 #pragma unroll
                 for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
                     if (local_index + i * THREADS < BN * BK / 4) {
-                        const int b_inside =
-                            col0 + (local_index + i * THREADS) % (BN / 4) * 4 + 4 <= n ? 4
-                            : col0 + (local_index + i * THREADS) % (BN / 4) * 4 < n    ? n - (col0 + (local_index + i * THREADS) % (BN / 4) * 4)
-                                                                                       : 0;
-                        cp_async_16_zfill(
-                            &shared.b[load_stage][(local_index + i * THREADS) / (BN / 4)]
-                                     [(local_index + i * THREADS) % (BN / 4) * 4],
-                            &b[(k_load + (local_index + i * THREADS) / (BN / 4)) * ldb + col0 +
-                               (local_index + i * THREADS) % (BN / 4) * 4],
-                            b_inside);
+                        const int b_line = (local_index + i * THREADS) / (BN / 4);
+                        const int b_at = (local_index + i * THREADS) % (BN / 4) * 4;
+                        const int b_inside = col0 + b_at + 4 <= n ? 4
+                                             : col0 + b_at < n    ? n - (col0 + b_at)
+                                                                  : 0;
+                        cp_async_16_zfill(&shared.b[load_stage][b_line][b_at],
+                                          &b[(k_load + b_line) * ldb + col0 + b_at], b_inside);
                     }
                 }
             } else {

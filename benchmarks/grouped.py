@@ -16,8 +16,8 @@ threads of OpenBLAS spin after a call. Each result is compared with the loop's.
 `silu(gate) * up` (a fused kernel of `torch.compile` on a GPU); `plain` is ours without it.
 
 8-bit floats are groups of rows, with a scale for each row of A and each column of a group's B, B's lines along K, C in
-bfloat16. Peers are `torch._scaled_grouped_mm` and a loop of `torch._scaled_mm`; `blocks` is ours with DeepSeek's
-scales, 1x128 of A and 128x128 of B, in their place.
+bfloat16. Peers are `torch._scaled_grouped_mm` and a loop of `torch._scaled_mm`, left out where a group's rows are no
+multiple of 16; `blocks` is ours with DeepSeek's scales, 1x128 of A and 128x128 of B, in their place.
 
 Printed is the time of each peer by ours; above 1 ours is faster.
 """

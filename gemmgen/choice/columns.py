@@ -34,9 +34,9 @@ AHEAD, AHEAD_ACROSS = 0.8, 0.4
 NARROWER = 1.25
 #: Elements along K that compilers have a thread hold at least: what it multiplies next is read while it multiplies.
 READ_AHEAD = 2
-#: Threads of a block up to which compilers begin a step with what it reads of tiles, and the elements that a thread
-#: then holds: for each along K, and at most. With K in parts a thread has 157 to 164 registers in steps of 16, 247 to
-#: 255 in steps of 32 (nvcc 13.0 and 13.2); of 128 threads 64. A tile of two sums takes 40: each waits for one product.
+#: Threads of a block up to which compilers begin a step with what it reads of tiles; the elements that a thread then
+#: holds for each along K, fewer than its sums in any case; and at most. With K in parts it has 157 to 164 registers in
+#: steps of 16, 247 to 255 in steps of 32, and 40 with two sums (nvcc 13.0 and 13.2); beside 127 other threads 64.
 FEW_THREADS, HOISTED, MOST_HOISTED = 64, 5.0, 135
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64

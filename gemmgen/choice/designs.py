@@ -70,9 +70,18 @@ ALONG_K = (
     *product((((2, 2), (2, 32)), ((2, 4), (4, 16)), ((4, 4), (4, 16)), ((4, 8), (4, 16))), (32,)),
     *product((((4, 4), (8, 16)), ((4, 8), (8, 16))), (16, 32)),
 )
-ACROSS_K = (
-    *product((((1, 2), (2, 32)), ((2, 4), (2, 16)), ((4, 4), (2, 16)), ((4, 4), (2, 32))), (16, 32)),
-    *product((((4, 4), (4, 32)), ((8, 4), (4, 32))), (16, 32)),
+ACROSS_K = tuple(
+    product(
+        (
+            ((1, 2), (2, 32)),
+            ((2, 4), (2, 16)),
+            ((4, 4), (2, 16)),
+            ((4, 4), (2, 32)),
+            ((4, 4), (4, 32)),
+            ((8, 4), (4, 32)),
+        ),
+        (16, 32),
+    )
 )
 #: Tiles and groups of blocks of 128x64, and of 64x80 and 96x128 either way: less of them lies outside of a C whose
 #: sizes lie between those of the named tiles' blocks.

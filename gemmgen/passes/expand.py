@@ -174,7 +174,7 @@ class _Expander:
         names, (slow, fast) = self._share(stage, fast_extent, work_items)
         each: Body = ()
         if stage.atom == ASYNC_COPY and width > 1 and work_items % per_row and not by_width(width):
-            # What is filled with zeros asks for its place again and again.
+            # No name at the kernel's top says where: it is another place in each round, for addresses and bounds alike.
             name = src.buffer.name
             line, at = Let(Var(f"{name}_line"), slow), Let(Var(f"{name}_at"), fast)
             each, slow, fast = (line, at), line.var, at.var

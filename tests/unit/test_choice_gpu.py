@@ -161,7 +161,7 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
 )
 def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
     """Of `free` are three sizes of any kind, of `held` what warpgroups multiply from registers, of `few_rows` odd lines
-    too, of which sliced blocks copy single elements longer than the prior says.
+    too, whose single elements take longer to copy by sliced-K than the prior says.
 
     Where nobody knew what persistent blocks lose between two tiles, batches of small products lost 2 %, and 71 at
     worst; where sums of K's parts were only read, float64 lost 4.4 %; with two warps of 64 sums each, batches of heads
@@ -244,9 +244,9 @@ def test_tiles_of_float32(shape: Shape, tile: str) -> None:
     ("shape", "block", "parts"),
     [
         ((4, 6144, 6144), (4, 64), 16),  # 40.3 us on an H200; by lanes across K 46.7
-        ((32, 4096, 4096), (32, 128), 16),  # 34.7 us; 16x128 in slices of K took 39
-        ((94, 99, 100460), (96, 128), 128),  # 79 us; 16x128 in slices took 110
-        ((64, 73, 136042), (64, 80), 128),  # 59 us; 64x128 in slices took 93
+        ((32, 4096, 4096), (32, 128), 16),  # 34.7 us; 16x128 by sliced-K took 39
+        ((94, 99, 100460), (96, 128), 128),  # 79 us; 16x128 by sliced-K took 110
+        ((64, 73, 136042), (64, 80), 128),  # 59 us; 64x128 by sliced-K took 93
         ((2048, 64, 65536), (128, 64), 24),  # 387 us; 64x64 took 428
     ],
 )

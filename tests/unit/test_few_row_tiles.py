@@ -29,6 +29,7 @@ def designs(a_order: Order, b_order: Order) -> tuple[GemmSpec, tuple[Schedule, .
 
 @pytest.mark.parametrize(
     ("a_order", "b_order", "rows", "columns"),
+    # Copies of four elements do not fit two rows, where A's lines lie across K.
     [("row", "col", 8, 8), ("row", "row", 12, 8), ("col", "row", 10, 10)],
 )
 def test_there_are_some_for_few_rows_and_for_few_columns(

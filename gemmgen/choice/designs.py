@@ -157,7 +157,9 @@ def of_few_rows(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     for long, turn in (("b", 1), ("a", -1)):
         like = base.but(**as_they_lie) if by_k[long] else base
         for (tile, group), depth in ALONG_K if by_k[long] else ACROSS_K:
-            vector = (min(tile[0], VECTOR // WORD), 1 if by_k[long] else tile[1])[::turn]
+            # Four columns beside one another along K, of each of four lanes, would lie in two lanes' banks.
+            most = 2 if by_k[long] and turn < 0 else VECTOR // WORD
+            vector = (min(tile[0], most), 1 if by_k[long] else tile[1])[::turn]
             lanes = min(group[0], _LANES_DOWN)
             found.append(
                 like.but(

@@ -265,10 +265,8 @@ def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]
     for at in _cheapest_first(costs):
         design = known.rows[at]
         parts, joined, plain = int(taken.parts[at]), int(d.joined[at]), known.schedules[design]()
-        # Of work-items a cluster adds up two parts a little sooner than a second kernel (0.93 to 0.99 of the whole
-        # time on an H100), and four or eight much later (1.02 to 1.44).
-        first = JOINED if known.joins_two[design] and parts == JOINED else joined
-        for together in dict.fromkeys((first, joined)):
+        # Where a cluster can't add up two parts of work-items, a second kernel does.
+        for together in dict.fromkeys((joined, 1) if known.joins_two[design] else (joined,)):
             schedule = _built(plain, parts, bool(d.dealt[at]), together)
             if schedule is not None:
                 yield float(costs[at]), schedule
@@ -325,4 +323,10 @@ def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple
     joined = may[:, known.joins] & (by_clusters % JOINED == 0)
     parts = np.ones(len(known.rows))
     parts[len(known.plain.parts) :] = np.concatenate((chosen, by_clusters), axis=1).ravel()
-    return known.ways._replace(parts=parts), np.concatenate((dealt, np.concatenate((may, joined), axis=1).ravel()))
+    # Of work-items clusters add up two parts sooner than a second kernel, and four or eight much later (1.02 to 1.44 of
+    # the whole time on an H100).
+    by_pairs, own = known.joins_two[known.rows] & (parts == JOINED), known.ways.rates
+    if by_pairs.any():
+        own = own._replace(joined=np.where(by_pairs, JOINED, own.joined))
+    usable = np.concatenate((dealt, np.concatenate((may, joined), axis=1).ravel()))
+    return known.ways._replace(parts=parts, rates=own), usable

@@ -113,8 +113,9 @@ class Machine:
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
         copy_sliced: times as much where slices share a block: each waits for what the others copy.
-        copy_single, copy_across, copy_conflicts: the same of an element by itself; of one whose tile is transposed; of
-            one whose tile's lines are not apart then, so that lanes write to the same bank.
+        copy_single, copy_along_k, copy_conflicts: the same of an element by itself; of one of lines along K, where
+            work-items multiply or the tile lies across them; of one of those tiles whose lines are not apart, so that
+            lanes write to the same bank.
         through: times as much for elements that go through registers.
         load: cycles of a multiprocessor for a warp's load from global memory.
         own_line: the same for each line that it reads where lanes read lines of their own.
@@ -126,6 +127,7 @@ class Machine:
         work: cycles of each of them beside matrix instructions and copies.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
+        joining: of its time, what a cluster takes whose work-items add up two parts.
         plane: microseconds for each of those parts.
         hidden: how much of the shorter of multiprocessors and memory is hidden: all, were it infinite.
     """
@@ -193,7 +195,7 @@ class Machine:
     copy_sliced: float = 1.2
     copy_single: float = 0.25
     copy_conflicts: float = 0.42
-    copy_across: float = 0.11
+    copy_along_k: float = 0.11
     through: float = 2.0
     load: float = 3.0
     own_line: float = 0.51
@@ -205,6 +207,7 @@ class Machine:
     work: float = 1.5
     packed: float = 2772000.0
     sum_group: float = 281.0
+    joining: float = 0.65
     plane: float = 0.0108
     hidden: float = 2.95
 

@@ -346,8 +346,9 @@ def _sum(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int) -
     if of.deals:
         sums += d.dealt_bytes
         groups = np.where(d.dealt, np.minimum(m, c.cores * d.block[0]), groups)
-    of_groups = groups * (np.ceil(n / SUMMED) * c.sum_group / c.cores / c.clock) + c.another
-    return sums, np.where(sums > 0, of_groups + c.passed_on(sums) + c.plane * planes, 0.0) + d.joining
+    of_groups = groups * (np.ceil(n / SUMMED) * c.sum_group / c.cores / c.clock)
+    by_kernel = np.where(sums > 0, of_groups + c.another + c.passed_on(sums) + c.plane * planes, 0.0)
+    return sums, by_kernel + np.where(d.joined > 1, c.another + d.joining * of_groups, 0.0)
 
 
 def _packing(spec: GemmSpec, of: Weighed, k: Numbers | float, count: Numbers, c: Machine, products: int) -> Numbers:

@@ -288,7 +288,7 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
             most = kind.most_stages((rows, cols), slot)
-            tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
+            tried = {min(MOST_STAGES, x) for x in most[: max(1, 3 - count)]} | {most[0] - 1}
             least = LEAST_STAGES if kind.lines == 1 else LEAST_STAGES_OF_LINES
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if least <= x <= MOST_STAGES), reverse=True):

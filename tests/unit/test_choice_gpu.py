@@ -121,7 +121,7 @@ def test_what_choices_lose_among_all_that_is_likely(judge: ModuleType) -> None:
     """Of 24 drawn shapes a type up to 415 schedules were measured each. With the costs of misaligned lines of before,
     which these tables have lowered, bfloat16 lost 6.6 % and float16 6.8.
     """
-    most = {"bfloat16": 1.06, "float16": 1.06, "float8_e4m3fn": 1.03, "float32": 1.025}
+    most = {"bfloat16": 1.06, "float16": 1.06, "float8_e4m3fn": 1.03, "float32": 1.03}
     found = judge.regrets(judge.of_exhaustive("2026-11-29_h200/exhaustive_*"), machine.machine_of(judge.H200))
     assert {dtype: len(values) for dtype, values in found.items()} == dict.fromkeys(most, 24)
     for dtype, values in found.items():
@@ -157,6 +157,8 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
         ("free_float32", 1.035, 1.2),
         ("free_float64", 1.05, 1.4),
         ("held_tf32", 1.035, 1.3),
+        ("worst_float32", 1.05, 1.25),
+        ("worst_bfloat16", 1.04, 1.15),
     ],
 )
 def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
@@ -170,7 +172,7 @@ def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float
     """
     problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}")
     found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]
-    assert len(found) >= 20
+    assert len(found) >= 19
     assert judge.geomean(found) <= mean
     assert max(found) <= worst
 
@@ -439,7 +441,7 @@ def test_blocks_that_only_fill_up_a_cluster_cost_more() -> None:
     above, beside = (next(x for x in schedules if x.cluster == cluster) for cluster in ((2, 1), (1, 2)))
     known = replace(machine.machine_of(HOPPER), earlier=False)
     cost, other = prior.costs(spec, [above, beside], shape, known)
-    assert cost > 1.2 * other
+    assert cost > 1.05 * other
 
 
 def test_lanes_that_copy_across_lines_write_to_different_banks() -> None:
@@ -450,6 +452,51 @@ def test_lanes_that_copy_across_lines_write_to_different_banks() -> None:
     for schedule in (x for x in copying if not x.mbarrier and not x.a.prepacked):
         accesses = local_accesses(driver.lower(spec, schedule, SM_80), 32, 32)
         assert max(x.ways for x in accesses if x.is_store and x.buffer == "b_shared") <= 4, schedule
+
+
+@pytest.mark.parametrize("a_order", ["row", "col"])
+@pytest.mark.parametrize("b_order", ["row", "col"])
+def test_work_items_read_tiles_without_bank_conflicts(a_order: Order, b_order: Order) -> None:
+    """8544x32x6880 by columns on an H200: 280 us by 64x32 of pairs of columns, 369 of four, which lie in two banks."""
+    spec = GemmSpec(a_order=a_order, b_order=b_order)
+    reading = [*designs.of_few_rows(spec, HOPPER), *designs.of_other_sizes(spec, HOPPER)]
+    assert len(reading) > 20
+    for schedule in reading:
+        for access in local_accesses(driver.lower(spec, schedule, HOPPER), 32, 32):
+            assert access.is_store or access.ways == 1, schedule
+
+
+def test_pairs_of_blocks_beside_one_another_save_nothing() -> None:
+    """420x1840x1664 by 112x64 on an H200: 7.4 us without clusters, 8.3 by such pairs, 6.8 above one another."""
+    spec, shape = replace(ALIGNED, b_order="row"), (420, 1840, 1664)
+    found = {x.cluster: x for _, x in ranked(spec, shape, HOPPER) if x.block_tile == (112, 64) and x.split_k == 1}
+    alone, beside, above = (found[x] for x in ((1, 1), (1, 2), (2, 1)))
+    costs = prior.costs(spec, [above, alone, beside], shape, machine.machine_of(HOPPER))
+    assert costs == sorted(costs)
+
+
+def test_elements_that_warps_copy_one_by_one_cost_as_much_along_k_as_across() -> None:
+    """98x76x112139 on an H200: 41 us by tiles of warps with A packed, 85 where they copy A's 2 bytes one by one."""
+    spec, shape = GemmSpec(dtype=BF16), (98, 76, 112139)
+    chosen = choose_for_gpu(assuming_no_gaps(spec, shape), shape, H200)
+    assert chosen is not None
+    assert chosen.a.prepacked
+
+
+def test_three_warpgroups_have_all_stages_that_fit() -> None:
+    """192x17136x3856 by 192x144 on an H200: 42 us by four stages, 50 by three."""
+    stages = {x.stages for _, x in ranked(ALIGNED, (192, 17136, 3856), HOPPER) if x.block_tile == (192, 144)}
+    assert stages == {3, 4}
+
+
+def test_a_cluster_that_adds_up_two_parts_is_chosen_for_that() -> None:
+    """512x3712x832 on an H200: 80 us by 128x128 whose clusters add up two parts, 109 by 128x32 with all of K in one."""
+    spec, shape = GemmSpec(b_order="col", ld_multiple=4), (512, 3712, 832)
+    cost, chosen = next(ranked(spec, shape, HOPPER))
+    assert (chosen.split_k, chosen.cluster_reduction) == (2, 2)
+    known = machine.machine_of(HOPPER)
+    assert cost == pytest.approx(prior.costs(spec, [chosen], shape, known)[0])
+    assert cost < prior.costs(spec, [chosen.but(cluster_reduction=1)], shape, known)[0]
 
 
 def test_copies_are_as_wide_as_lines_allow() -> None:
@@ -514,10 +561,10 @@ def test_blocks_gather_where_a_kernel_that_packs_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "resident"), [("async_8x4_8x16", 5), ("async_8x8_8x16", 4), ("mbarrier_8x8_2x16_split8", 3)]
+    ("name", "resident"), [("async_8x4_8x16", 6), ("async_8x8_8x16", 4), ("mbarrier_8x8_2x16_split8", 3)]
 )
 def test_registers_are_sums_and_what_is_multiplied_next(name: str, resident: int) -> None:
-    """As many blocks as the registers that ptxas of CUDA 13.2 gives leave room for: 95, the 128 that are left for four
+    """As many blocks as the registers that ptxas of CUDA 13.2 gives leave room for: 80, the 128 that are left for four
     blocks, and 112; of the last, shared memory has room for three.
     """
     own = columns.column(GemmSpec(), candidates.varied(name, 1, (True, True)), (8, 8, 8))

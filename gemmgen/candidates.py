@@ -71,7 +71,8 @@ def changed(
     if boxes:
         epilogue = Staged(boxes, plain.ordered_epilogue and stays)
     else:
-        epilogue = Registers(plain.c_width if joined == plain.cluster_reduction else 4 if joined > 1 else 1)
+        keeps = joined == plain.cluster_reduction or (joined > 1 and isinstance(loop, SharedMemory))
+        epilogue = Registers(plain.c_width if keeps else 4 if joined > 1 else 1)
     scheduler: Scheduler = Persistent(band) if stays else OneTile(band)
     if stream:
         scheduler = StreamK(band)

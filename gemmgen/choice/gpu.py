@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import PARTS, VECTOR, Shape, Way, changed, reaches, short_lines
+from gemmgen.checks.schedulers import cluster_problems
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
 from gemmgen.choice.designs import as_wide_as_lines, named, of_few_rows, of_other_sizes, of_threads, of_warps, varies
@@ -166,7 +167,7 @@ def _known(
         if not loads.has_no_tiles(x) and (not x.by_warpgroups or _within((x.a.prepacked, x.b.prepacked), allowed))
     )
     families = [_of_kind(kind, narrow) for kind, narrow in of_warpgroups if _within(kind.packed, allowed)]
-    families += [_family(spec, tiled, like)] if tiled else []
+    families += [_family(spec, target, tiled, like)] if tiled else []
     if not families:
         return None
     schedules, own, may = zip(*families, strict=True)
@@ -183,7 +184,6 @@ def _known(
     by_clusters[:] = JOINED
     d.width[whole:].reshape(numbers, -1)[:, len(divided) :] = 4
     known = rates.weighed(spec, ways, machine)
-    joins_two &= "clusters" in target.features
     return _Known(makers, rows, known.first(whole), known, dealt, divided, np.searchsorted(divided, joined), joins_two)
 
 
@@ -205,10 +205,10 @@ def _of_kind(kind: Kind, narrow: bool) -> _Family:
     return tuple(partial(built, kind, x) for x in blocks), own, may
 
 
-def _family(spec: GemmSpec, schedules: tuple[Schedule, ...], like: Shape) -> _Family:
+def _family(spec: GemmSpec, target: Target, schedules: tuple[Schedule, ...], like: Shape) -> _Family:
     makers = tuple(partial(_itself, x) for x in schedules)
     own = [columns.column(spec, x, like) for x in schedules]
-    return makers, np.concatenate(own, axis=1), np.array([_may(x) for x in schedules]).T
+    return makers, np.concatenate(own, axis=1), np.array([_may(spec, x, target) for x in schedules]).T
 
 
 def _itself(schedule: Schedule) -> Schedule:
@@ -216,13 +216,14 @@ def _itself(schedule: Schedule) -> Schedule:
 
 
 @lru_cache(maxsize=8192)
-def _may(s: Schedule) -> tuple[bool, bool, bool, bool]:
+def _may(spec: GemmSpec, s: Schedule, target: Target) -> tuple[bool, bool, bool, bool]:
     """Whether K can be in parts, a cluster add them up by twos, or both where they are two, and blocks be dealt out."""
-    by_work_items = isinstance(s.mainloop, SharedMemory)
+    in_parts = varies(s) and not s.persistent and not s.serial_launch
+    two = _built(s, JOINED, False, JOINED) if in_parts and isinstance(s.mainloop, SharedMemory) else None
     return (
-        varies(s) and not s.persistent and not s.serial_launch,
+        in_parts,
         s.by_warpgroups and s.block_tile[0] * s.block_tile[1] <= JOINED_BLOCK,
-        by_work_items and s.sliced_k == 1,
+        two is not None and not any(cluster_problems(spec, two, target)),
         s.mbarrier > 0 and s.sliced_k == 1,
     )
 
@@ -265,11 +266,9 @@ def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]
     for at in _cheapest_first(costs):
         design = known.rows[at]
         parts, joined, plain = int(taken.parts[at]), int(d.joined[at]), known.schedules[design]()
-        # Where a cluster can't add up two parts of work-items, a second kernel does.
-        for together in dict.fromkeys((joined, 1) if known.joins_two[design] else (joined,)):
-            schedule = _built(plain, parts, bool(d.dealt[at]), together)
-            if schedule is not None:
-                yield float(costs[at]), schedule
+        schedule = _built(plain, parts, bool(d.dealt[at]), joined)
+        if schedule is not None:
+            yield float(costs[at]), schedule
 
 
 def _is_for_fewer(d: rates.Rates, shape: Shape) -> npt.NDArray[np.bool_]:

@@ -127,7 +127,7 @@ class Machine:
         work: cycles of each of them beside matrix instructions and copies.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
-        joining: of its time, what a cluster takes whose work-items add up two parts.
+        joining: of those, what work-items of a cluster take that add up two parts.
         plane: microseconds for each of those parts.
         hidden: how much of the shorter of multiprocessors and memory is hidden: all, were it infinite.
     """

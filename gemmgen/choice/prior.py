@@ -235,7 +235,7 @@ def _fetch(spec: GemmSpec, of: Weighed, shape: Sizes, grid: _Grid, c: Machine) -
     d, (down, across), at_once = of.rates, grid.count, np.minimum(grid.blocks, c.cores * grid.together)
     of_a = np.minimum(np.maximum(at_once / np.minimum(down, d.band), 1), across)
     of_b = np.minimum(np.maximum(at_once / of_a, 1), down)
-    # A cluster asks once for what it shares.
+    # A cluster asks once for what it shares, but for pairs beside one another.
     asking = np.array((of_a, of_b)) * d.shared
     lines_a, lines_b = _lines(spec, of, shape, asking, grid, c) * d.shared
     outside_a, outside_b = np.maximum(1, asking) ** c.queued * _outside(spec, of, grid, c)

@@ -84,7 +84,7 @@ class Rates(NamedTuple):
         resident: blocks that a multiprocessor has at once.
         waiting: threads of a block that gathers with others where a kernel before ends; infinite where none do.
         joined: parts of K that a cluster adds up.
-        joining: what that takes, where work-items multiply, of the time of a kernel that does it.
+        joining: what that takes, where work-items multiply, of the cycles of a kernel that does it.
         dealt_bytes: those of sums, where blocks are dealt out.
         stays, dealt, swapped: whether blocks are persistent; are dealt out by stream-K; have operands swapped.
     """
@@ -220,7 +220,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
 
 def _shared(d: Designs) -> Numbers:
     """The part of the lines of A, and of B, that each block of a cluster asks for. Two blocks beside one another save
-    nothing of A: on an H100 and an H200 they take 1.00 to 1.03 of the time of two that share nothing.
+    nothing of A: on an H100 and an H200 they take 1.01 of the time of two that share nothing, in the mean.
     """
     above, beside_one_another = d.cluster
     return np.array((np.where(beside_one_another > 2, 1 / beside_one_another, 1.0), 1 / above))

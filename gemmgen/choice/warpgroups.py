@@ -285,9 +285,10 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
                 continue
             made = Block(rows, cols, count, False, 0, int(kind.staged))
             at_once = (_usual_width(*made.tiling),) if kind.staged else _at_once(made)
-            # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
-            slot = rows * min(cols, LINE // kind.result) * kind.result
+            # Columns of C that a stage of the epilogue has, in lines of shared memory.
+            slot = rows * line_bytes(min(cols * kind.result, LINE))
             most = kind.most_stages((rows, cols), slot)
+            # Two blocks find room on a multiprocessor where each has one warpgroup.
             tried = {min(MOST_STAGES, x) for x in most[: max(1, 3 - count)]} | {most[0] - 1}
             least = LEAST_STAGES if kind.lines == 1 else LEAST_STAGES_OF_LINES
             # Of what costs the same the first is taken: more stages, and a store that is hidden.

@@ -110,7 +110,10 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     ),
     "golden/test_sycl.py": ("test_host_side_of_headers_and_a_caller",),
     "golden/test_sycl_ocloc.py": (ALL,),
-    "golden/test_together.py": ("test_all_opencl_files_in_one_translation_unit",),
+    "golden/test_together.py": (
+        "test_all_opencl_files_in_one_translation_unit",
+        "test_types_of_opencl_files_in_one_translation_unit",
+    ),
     "unit/test_bench.py": ("test_a_library_in_a_process_of_its_own",),
     "unit/test_docs.py": ("test_the_readmes_cpp_runs_as_printed",),
     "unit/test_export.py": ("test_compiles_without_warnings",),

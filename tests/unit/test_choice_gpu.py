@@ -475,12 +475,30 @@ def test_pairs_of_blocks_beside_one_another_save_nothing() -> None:
     assert costs == sorted(costs)
 
 
-def test_elements_that_warps_copy_one_by_one_cost_as_much_along_k_as_across() -> None:
+def test_a_is_packed_where_warps_would_copy_its_elements_one_by_one() -> None:
     """98x76x112139 on an H200: 41 us by tiles of warps with A packed, 85 where they copy A's 2 bytes one by one."""
     spec, shape = GemmSpec(dtype=BF16), (98, 76, 112139)
     chosen = choose_for_gpu(assuming_no_gaps(spec, shape), shape, H200)
     assert chosen is not None
     assert chosen.a.prepacked
+
+
+@pytest.mark.parametrize("b_order", ["row", "col"])
+def test_what_is_ranked_costs_what_the_prior_says(b_order: Order) -> None:
+    """Whatever adds up parts of K, and whether a C by columns is computed as C^T."""
+    asked: list[tuple[Order, Shape]] = [("row", (512, 3712, 832)), ("row", (1792, 96, 656)), ("col", (512, 3712, 832))]
+    for c_order, shape in asked:
+        spec = GemmSpec(b_order=b_order, c_order=c_order, ld_multiple=4)
+        for cost, schedule in islice(ranked(spec, shape, HOPPER), 60):
+            about = [(spec, shape), (spec.transposed(), (shape[1], shape[0], shape[2]))]
+            taken = next(x for x in about if not problems_as_asked(x[0], schedule, HOPPER))
+            found = prior.costs(taken[0], [schedule], taken[1], machine.machine_of(HOPPER))
+            assert cost == pytest.approx(found[0]), schedule
+
+
+def test_narrow_blocks_of_three_warpgroups_come_in_clusters() -> None:
+    found = {x.block_tile for _, x in ranked(ALIGNED, (1920, 960, 4096), HOPPER, wider=True) if x.cluster != (1, 1)}
+    assert {(192, 24), (192, 40)} <= found
 
 
 def test_three_warpgroups_have_all_stages_that_fit() -> None:

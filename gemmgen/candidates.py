@@ -71,6 +71,7 @@ def changed(
     if boxes:
         epilogue = Staged(boxes, plain.ordered_epilogue and stays)
     else:
+        # Work-items store the sums of a cluster as they store their own; warpgroups whole vectors of them.
         keeps = joined == plain.cluster_reduction or (joined > 1 and isinstance(loop, SharedMemory))
         epilogue = Registers(plain.c_width if keeps else 4 if joined > 1 else 1)
     scheduler: Scheduler = Persistent(band) if stays else OneTile(band)

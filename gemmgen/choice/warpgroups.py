@@ -288,8 +288,8 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             # Columns of C that a stage of the epilogue has, in lines of shared memory.
             slot = rows * line_bytes(min(cols * kind.result, LINE))
             most = kind.most_stages((rows, cols), slot)
-            # Two blocks find room on a multiprocessor where each has one warpgroup.
-            tried = {min(MOST_STAGES, x) for x in most[: max(1, 3 - count)]} | {most[0] - 1}
+            # Of blocks with one warpgroup two find room on a multiprocessor.
+            tried = {min(MOST_STAGES, x) for x in (most if count == 1 else most[:1])} | {most[0] - 1}
             least = LEAST_STAGES if kind.lines == 1 else LEAST_STAGES_OF_LINES
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if least <= x <= MOST_STAGES), reverse=True):

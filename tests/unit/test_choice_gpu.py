@@ -157,8 +157,7 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
         ("free_float32", 1.035, 1.2),
         ("free_float64", 1.05, 1.4),
         ("held_tf32", 1.035, 1.3),
-        ("worst_float32", 1.05, 1.25),
-        ("worst_bfloat16", 1.04, 1.15),
+        ("worst_*", 1.045, 1.25),
     ],
 )
 def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
@@ -172,7 +171,7 @@ def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float
     """
     problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}")
     found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]
-    assert len(found) >= 19
+    assert len(found) >= 20
     assert judge.geomean(found) <= mean
     assert max(found) <= worst
 

@@ -113,9 +113,8 @@ class Machine:
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
         copy_sliced: times as much where slices share a block: each waits for what the others copy.
-        copy_single, copy_along_k, copy_conflicts: the same of an element by itself; of one of lines along K, where
-            work-items multiply or the tile lies across them; of one of those tiles whose lines are not apart, so that
-            lanes write to the same bank.
+        copy_single, copy_conflicts: the same of an element by itself; of one of tiles whose lines are not apart, so
+            that lanes write to the same bank.
         through: times as much for elements that go through registers.
         load: cycles of a multiprocessor for a warp's load from global memory.
         own_line: the same for each line that it reads where lanes read lines of their own.
@@ -193,11 +192,10 @@ class Machine:
     slice: float = 0.0642
     copy: float = 0.168
     copy_sliced: float = 1.2
-    copy_single: float = 0.25
+    copy_single: float = 0.11
     copy_conflicts: float = 0.42
-    copy_along_k: float = 0.11
-    through: float = 2.0
-    load: float = 3.0
+    through: float = 4.5
+    load: float = 2.65
     own_line: float = 0.51
     begin_loads: float = 2300.0
     waits: float = 330.0

@@ -19,7 +19,6 @@ from gemmgen.choice.columns import (
     Designs,
     Numbers,
     designs,
-    lie_along_k,
 )
 from gemmgen.choice.epilogue import PROLOGUE, of_prologue, of_sums
 from gemmgen.choice.machine import (
@@ -279,11 +278,10 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
     """Cycles to copy a step's tiles of whole blocks by threads."""
     if spec.dtype == F64:
-        # Its instructions take so long that copies of vectors find room beside them.
-        return cast("Numbers", d.depth * (d.block * np.where(d.copy < 1, 0.0, c.copy_single)).sum(0))
+        # Its instructions take so long that copies find room beside them.
+        return np.zeros(d.depth.shape)
     # Elements of fewer than 4 bytes that are copied one by one go through registers.
-    by_k = np.array(lie_along_k(spec)).reshape(2, 1) & ((d.unit == FMA) | (d.across > 0))
-    alone = np.where(d.across > 1, c.copy_conflicts, np.where(by_k, c.copy_along_k, c.copy_single))
+    alone = np.where(d.across > 1, c.copy_conflicts, c.copy_single)
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if spec.dtype.size < 4 else 1.0))
     # What is stored otherwise goes through registers, unless a kernel before has laid it out.
     each_element = [_conversions(spec, x, d.unit == WGMMA) for x in "ab"]

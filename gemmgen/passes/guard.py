@@ -1,8 +1,9 @@
 """Guard every access to a matrix that may lie outside of it; guards that are provably true never appear.
 
 Single elements past an axis that is not summed over are read from the edge (nothing made of them is
-stored); past the summed axis they count as zero. Wide loads are issued where they fit and replaced by
-single elements where they don't. Stores happen inside the matrix only.
+stored), past the summed axis they count as zero. Copies that fill in zeros do so past the ends of lines,
+too. Wide loads are issued where they fit and replaced by single elements where they don't. Stores happen
+inside the matrix only.
 
 Guards of whole sub-groups' loads are taken out of the main loop (`unswitch`): one loop without them, one for the
 matrix's edge. A branch inside the main loop, though it goes the same way each round, keeps compilers from unrolling it.
@@ -149,23 +150,25 @@ class _Guard:
         outside = self._outside(move.src, move.src_index, footprint, scope)
         if move.atom.edge == "undefined":
             return self._zero_past_the_end(move, scope)
-        clamped = list(move.src_index)
+        clamped, may_be_outside = list(move.src_index), list(outside)
         conditions: list[Expr] = self._alignment(move, scope)
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
             place, extent, size = clamped[axis], footprint[axis], move.src.shape[axis]
-            # A copy that fills up with zeros is told how many of several elements are inside, and reads no others: of
-            # what is read in their place, all blocks would ask L2 for the same lines.
-            told = move.atom.edge == "zero_fill" and move.width > 1
+            # A copy that fills up with zeros is told how many elements of its line are inside, and reads no others. Of
+            # neighbours read in their place, all blocks would ask L2 for the same lines; lanes of one element each
+            # would read the same one, and wait for one another.
+            told = move.atom.edge == "zero_fill" and (move.width > 1 or axis == len(clamped) - 1)
             whole = not told and (extent == 1 or self._is_whole(place, size, extent, scope))
             if axis != move.src.contracted and whole:
                 clamped[axis] = minimum(place, size - extent)
+                may_be_outside[axis] = None
             else:
                 conditions.append(condition)
         inside = replace(move, src_index=tuple(clamped))
         if move.atom.edge == "zero_fill":
-            return self._zero_filled(inside, outside, scope)
+            return self._zero_filled(inside, tuple(may_be_outside), scope)
         if not conditions:
             return (inside,)
         if move.atom.edge == "clamp":
@@ -195,12 +198,13 @@ class _Guard:
         """A copy that is told how many of its elements are inside the matrix."""
         slow, fast = outside
         valid: Expr = Const(move.width)
-        if fast is not None and (move.width > 1 or move.src.contracted == 1):
+        if fast is not None and move.width > 1:
             place, size = move.src_index[1], move.src.shape[1]
-            part = select(place < size, size - place, Const(0)) if move.width > 1 else Const(0)
-            valid = select(fast, valid, part)
+            valid = select(fast, valid, select(place < size, size - place, Const(0)))
+        elif fast is not None:
+            slow = fast if slow is None else both(slow, fast)
         name: Body = ()
-        if slow is not None and (move.width > 1 or move.src.contracted == 0):
+        if slow is not None:
             if not isinstance(valid, Const):
                 along = Var(f"{move.src.name}_fits")
                 name, valid = (Let(along, valid),), along

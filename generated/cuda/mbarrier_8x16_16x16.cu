@@ -239,11 +239,14 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
                 }
                 #pragma unroll
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    const int b_inside = k_load + t * BK + b_k_by1 + i * (THREADS / BN) < k ? 1 : 0;
+                    const int b_inside =
+                        k_load + t * BK + b_k_by1 + i * (THREADS / BN) < k && col0 + b_col_by1 < n
+                            ? 1
+                            : 0;
                     cp_async_4_zfill(
                         &shared.b[load_stage + t][b_k_by1 + i * (THREADS / BN)][b_col_by1],
-                        &b[(k_load + t * BK + b_k_by1 + i * (THREADS / BN)) * ldb +
-                           min(col0 + b_col_by1, n - 1)],
+                        &b[(k_load + t * BK + b_k_by1 + i * (THREADS / BN)) * ldb + col0 +
+                           b_col_by1],
                         b_inside);
                 }
             }

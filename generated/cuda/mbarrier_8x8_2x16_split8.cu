@@ -265,11 +265,12 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (SLICES * THREADS); ++i) {
-                const int b_inside = k_load + b_k_by1 + i * (SLICES * THREADS / BN) < k ? 1 : 0;
+                const int b_inside =
+                    k_load + b_k_by1 + i * (SLICES * THREADS / BN) < k && col0 + b_col_by1 < n ? 1
+                                                                                               : 0;
                 cp_async_4_zfill(
                     &shared.tiles.b[load_stage][b_k_by1 + i * (SLICES * THREADS / BN)][b_col_by1],
-                    &b[(k_load + b_k_by1 + i * (SLICES * THREADS / BN)) * ldb +
-                       min(col0 + b_col_by1, n - 1)],
+                    &b[(k_load + b_k_by1 + i * (SLICES * THREADS / BN)) * ldb + col0 + b_col_by1],
                     b_inside);
             }
         }

@@ -206,11 +206,12 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
             } else {
                 #pragma unroll
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    const int b_inside = k_load + b_k_by1 + i * (THREADS / BN) < k ? 1 : 0;
-                    cp_async_8_zfill(&shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1],
-                                     &b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb +
-                                        min(col0 + b_col_by1, n - 1)],
-                                     b_inside);
+                    const int b_inside =
+                        k_load + b_k_by1 + i * (THREADS / BN) < k && col0 + b_col_by1 < n ? 1 : 0;
+                    cp_async_8_zfill(
+                        &shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1],
+                        &b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb + col0 + b_col_by1],
+                        b_inside);
                 }
             }
         }

@@ -23,7 +23,7 @@ from tests.support.problems import Problem, check_products, interpret
 @pytest.mark.parametrize(
     ("spec", "target", "shape", "how"),
     [
-        (GemmSpec(c_order="col"), "sm_80", (16, 12, 30), "slm"),
+        (GemmSpec(c_order="col"), "sm_80", (40, 36, 60), "slm"),
         (GemmSpec(c_order="col"), "sm_90", (40, 36, 530), "slm split"),
         (GemmSpec(b_order="col"), "sm_90", (40, 36, 530), "slm split"),
         (GemmSpec(dtype=BF16, c_order="col"), "sm_80", (70, 40, 150), "mma_direct"),

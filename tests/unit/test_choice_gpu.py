@@ -73,7 +73,7 @@ def judge() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.045, 1.7), ("float32", 442, 1.032, 1.6)]
+    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.045, 1.7), ("float32", 402, 1.021, 1.4)]
 )
 def test_what_choices_lose_on_an_h200(judge: ModuleType, dtype: str, count: int, mean: float, worst: float) -> None:
     """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30). Matrices were in L2, and
@@ -152,24 +152,25 @@ def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
         ("float8_e4m3fn", 1.02, 1.1),
         ("tf32", 1.03, 1.15),
         ("float32", 1.03, 1.25),
-        ("few_rows_float32", 1.09, 1.65),
+        ("few_rows_float32", 1.06, 1.5),
         ("free_tf32", 1.055, 1.35),
         ("free_float32", 1.035, 1.2),
         ("free_float64", 1.05, 1.4),
         ("held_tf32", 1.035, 1.3),
-        ("worst_*", 1.045, 1.25),
+        ("worst_*", 1.03, 1.2),
+        ("odd_*", 1.055, 1.35),
     ],
 )
 def test_what_choices_lose_of_families(judge: ModuleType, name: str, mean: float, worst: float) -> None:
-    """Of `free` are three sizes of any kind, of `held` what warpgroups multiply from registers, of `few_rows` odd lines
-    too, whose single elements take longer to copy by sliced-K than the prior says.
+    """Of `free` are three sizes of any kind, of `held` what warpgroups multiply from registers, of `odd` lines that
+    begin anywhere: where single elements took 0.25 cycles, as kernels of before 2026-12-01 did, these lost 11 %.
 
     Where nobody knew what persistent blocks lose between two tiles, batches of small products lost 2 %, and 71 at
     worst; where sums of K's parts were only read, float64 lost 4.4 %; with two warps of 64 sums each, batches of heads
-    lost 6 %. Where stream-K waited for nothing, float32 lost 3.5 %, and 40 at worst; where float64 copied single
-    elements for nothing, it lost 7.8 %, and 64.
+    lost 6 %. Where stream-K waited for nothing, float32 lost 3.5 %, and 40 at worst.
     """
-    problems = judge.of_exhaustive(f"2026-11-30_h200/families_{name}")
+    day = "2026-12-01" if name.startswith("odd") else "2026-11-30"
+    problems = judge.of_exhaustive(f"{day}_h200/families_{name}")
     found = [x for each in judge.regrets(problems, machine.machine_of(judge.H200)).values() for x in each]
     assert len(found) >= 20
     assert judge.geomean(found) <= mean
@@ -247,7 +248,8 @@ def test_tiles_of_float32(shape: Shape, tile: str) -> None:
         ((4, 6144, 6144), (4, 64), 16),  # 40.3 us on an H200; by lanes across K 46.7
         ((32, 4096, 4096), (32, 128), 16),  # 34.7 us; 16x128 by sliced-K took 39
         ((94, 99, 100460), (96, 128), 128),  # 79 us; 16x128 by sliced-K took 110
-        ((64, 73, 136042), (64, 80), 128),  # 59 us; 64x128 by sliced-K took 93
+        ((98, 76, 112139), (64, 80), 128),  # 77 us; 128x96 takes 76, cuBLAS 113
+        ((1, 7361, 4225), (1, 128), 8),  # 37 us; 4x64 takes 43
         ((2048, 64, 65536), (128, 64), 24),  # 387 us; 64x64 took 428
     ],
 )

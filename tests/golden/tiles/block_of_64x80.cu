@@ -174,11 +174,14 @@ block_of_64x80(int m, int n, int k, const float *__restrict__ a, int lda,
                 }
                 #pragma unroll
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    const int b_inside = k_load + (local_index + i * THREADS) / BN < k ? 1 : 0;
+                    const int b_inside = k_load + (local_index + i * THREADS) / BN < k &&
+                                                 col0 + (local_index + i * THREADS) % BN < n
+                                             ? 1
+                                             : 0;
                     cp_async_4_zfill(&shared.b[load_stage][(local_index + i * THREADS) / BN]
                                               [(local_index + i * THREADS) % BN],
-                                     &b[(k_load + (local_index + i * THREADS) / BN) * ldb +
-                                        min(col0 + (local_index + i * THREADS) % BN, n - 1)],
+                                     &b[(k_load + (local_index + i * THREADS) / BN) * ldb + col0 +
+                                        (local_index + i * THREADS) % BN],
                                      b_inside);
                 }
             }

@@ -169,11 +169,12 @@ few_columns_along_k(int m, int n, int k, const float *__restrict__ a, int lda,
             } else {
                 #pragma unroll
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    const int b_inside = k_load + b_k_by1 + i * (THREADS / BN) < k ? 1 : 0;
-                    cp_async_4_zfill(&shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1],
-                                     &b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb +
-                                        min(col0 + b_col_by1, n - 1)],
-                                     b_inside);
+                    const int b_inside =
+                        k_load + b_k_by1 + i * (THREADS / BN) < k && col0 + b_col_by1 < n ? 1 : 0;
+                    cp_async_4_zfill(
+                        &shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1],
+                        &b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb + col0 + b_col_by1],
+                        b_inside);
                 }
             }
         }

@@ -103,9 +103,12 @@ def test_how_they_converge() -> None:
 
 
 def test_how_they_converge_on_a_gpu() -> None:
-    """Where the first 28 were the prior's, and one in two of what followed, 88 % of all 96 products were within 3 %."""
+    """Where the first 28 were the prior's, and one in two of what followed, 88 % of all 96 products were within 3 %.
+    One seed may be unlucky with a product, so there are two.
+    """
     assert len(of_gpu()) == 96
-    found = [searched_on_gpu(each, "prior", 0).regret(TRIALS_ON_GPU) for each in of_gpu()[::EVERY]]
+    sample = of_gpu()[::EVERY]
+    found = [searched_on_gpu(each, "prior", seed).regret(TRIALS_ON_GPU) for each in sample for seed in (0, 1)]
     assert max(found) <= 1.08
     assert sum(regret <= 1.03 for regret in found) >= 0.9 * len(found)
 

@@ -16,8 +16,8 @@ from gemmgen.ir.target import TARGETS
     ["async_8x8_16x16", "mbarrier_8x16_16x16", "mbarrier_8x8_2x16_split8", "mma_f64_4x8_16x8", "mma_tf32_8x16_16x8"],
 )
 def test_copies_of_single_elements_read_nothing_past_the_end_of_a_line(preset: str) -> None:
-    """Lanes past it that all read the last element wait for one another: on an H200 one column of C beside full blocks
-    took half as long as all others together.
+    """Lanes past it that all read the last element wait for one another: 64x4353x3585 took 88 us so, and 61 without, by
+    one kernel on an H200.
     """
     document = load(preset)
     text = driver.emit(document.spec, document.schedule, "cuda", TARGETS["sm_90a"]).text
